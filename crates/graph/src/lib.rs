@@ -57,7 +57,7 @@ pub use names::{allowed_names, listed, nearest};
 pub use observer::{DropSite, Observer, Visit};
 pub use own::{Lent, Own};
 pub use own_counters::OwnCounters;
-pub use parameters::in_words;
+pub use parameters::unreadable;
 pub use placement::{Origin, Placement, share};
 pub use plan::{FlowPlan, Module, Plan, PortPlan, Step, Target};
 pub use port::{

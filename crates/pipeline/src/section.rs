@@ -1,6 +1,6 @@
 //! Reads the sections of a configuration.
 
-use forebay_graph::{SetupError, in_words};
+use forebay_graph::unreadable;
 use serde::de::DeserializeOwned;
 
 use crate::faults::FaultCollector;
@@ -31,8 +31,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     match serde_path_to_error::deserialize(&value) {
         Ok(read) => Some(read),
         Err(error) => {
-            let place = error.path().to_string();
-            faults.add_all(root, path, SetupError::at(place, in_words(&error.into_inner().to_string())));
+            faults.add_all(root, path, unreadable(&value, error));
             None
         }
     }

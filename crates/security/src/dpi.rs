@@ -67,7 +67,7 @@ const MAX_DEPTH: usize = u16::MAX as usize;
 
 /// The source of the patterns.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged, expecting = "patterns are a file's name or a list of patterns")]
+#[serde(untagged, expecting = "expected a file's name or a list of patterns")]
 enum Source {
     /// A file. Its name is relative to the configuration.
     File(String),

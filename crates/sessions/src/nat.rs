@@ -20,6 +20,7 @@ use std::net::Ipv4Addr;
 use forebay_graph::{DeclareState, Setup, SetupError, register};
 use forebay_packet::Packet;
 use forebay_packet::host_address::check_host_address;
+use forebay_tables::journal;
 use forebay_tables::sessions::MOST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -220,6 +221,11 @@ impl DeclareState for Nat {
         let (when_full, filtering) = (params.when_full, params.filtering);
         let ports_per_address = params.ports_per_address.unwrap_or(u16::MAX);
         let (name, log) = (setup.name().to_owned(), params.log);
+        // A module opens the file, but only this fault can name the parameter of the state.
+        if let Some(log) = log.as_ref().filter(|_| setup.checks_files()) {
+            let path = setup.unclaimed_path("log.file", &log.file)?;
+            journal::check(&path).map_err(|message| SetupError::at("log.file", message))?;
+        }
         Ok(Self {
             key,
             pool,

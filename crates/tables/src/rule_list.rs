@@ -27,7 +27,7 @@ use rules::RuleTable;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "rules are a file's name, a list of rules, or { synthetic: number of rules, seed: number }"
+    expecting = "expected a file's name, a list of rules, or { synthetic: number of rules, seed: number }"
 )]
 pub enum Rules {
     /// A file, relative to the configuration.

@@ -88,8 +88,11 @@ impl SetupFiles {
     /// Returns the path of the file that the parameter `parameter` names.
     ///
     /// # Errors
-    /// A file outside the [allowed folders](Self::allowed_folders).
+    /// An empty name, or a file outside the [allowed folders](Self::allowed_folders).
     pub(super) fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        if name.is_empty() {
+            return Err(SetupError::with_hint(parameter, "the file name is empty", "name a file"));
+        }
         let path = self.base.join(Path::new(name));
         if let Some(folders) = &self.allowed_folders {
             check_in_folders(&path, name, folders).map_err(|error| SetupError::at(parameter, error))?;

@@ -67,7 +67,8 @@ impl SetupError {
         Self::of(path, Fault::with_hint(wrong, hint))
     }
 
-    fn of(path: impl Into<String>, fault: Fault) -> Self {
+    /// Creates an error with one fault, of the parameter at `path`.
+    pub(crate) fn of(path: impl Into<String>, fault: Fault) -> Self {
         let path: String = path.into();
         let path = if path == "." { String::new() } else { path };
         Self { faults: vec![Fault { path, ..fault }] }

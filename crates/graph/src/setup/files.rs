@@ -19,11 +19,27 @@ impl Setup<'_> {
         !(self.environment.checking && self.environment.replaces_running)
     }
 
+    /// Returns whether the object is created only to check a configuration that replaces no running pipeline. A state
+    /// then checks the files that its modules will write.
+    #[must_use]
+    pub fn checks_files(&self) -> bool {
+        self.environment.checking && !self.environment.replaces_running
+    }
+
+    /// Returns the path of a file without claiming it: a module will claim the file. `parameter` is the parameter that
+    /// names it.
+    ///
+    /// # Errors
+    /// An empty name, or a file outside the [allowed folders](SetupFiles::allowed_folders).
+    pub fn unclaimed_path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
+        self.environment.files.path(parameter, name)
+    }
+
     /// Returns the path of a file that is read while the object is created. No other user may write the file.
     /// `parameter` is the parameter that names it. Relative names refer to the configuration's folder.
     ///
     /// # Errors
-    /// A file outside the [allowed folders](SetupFiles::allowed_folders).
+    /// An empty name, or a file outside the [allowed folders](SetupFiles::allowed_folders).
     pub fn path(&self, parameter: &str, name: &str) -> Result<PathBuf, SetupError> {
         let path = self.environment.files.path(parameter, name)?;
         self.environment.files.reads.borrow_mut().push((self.name.to_owned(), path.clone()));

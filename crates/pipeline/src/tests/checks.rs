@@ -110,7 +110,6 @@ fn files_that_cannot_be_written_are_refused() {
         std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().expect("the command mkfifo");
     assert!(made.success());
     for (file, expected) in [
-        ("''", "allowed are regular files"),
         (".", "allowed are regular files"),
         ("pipe", "allowed are regular files"),
         ("\"a\\0b\"", "unexpected NUL byte"),
@@ -118,10 +117,19 @@ fn files_that_cannot_be_written_are_refused() {
         ("my.rules/file", "Not a directory"),
     ] {
         let log = check_error(&logging(file), folder.path());
-        assert!(log.contains("modules.o.nat_out.state: log.file: cannot write ") && log.contains(expected), "{log}");
+        assert!(log.contains("state.n.nat.log.file: cannot write ") && log.contains(expected), "{log}");
         let alerts = check_error(&alerting(file, ALONE), folder.path());
         assert!(alerts.contains("nids.alerts.file: cannot write ") && alerts.contains(expected), "{alerts}");
     }
+    // Regression: the message of an empty name had no name.
+    let empty = "the file name is empty: name a file";
+    let log = check_error(&logging("''"), folder.path());
+    assert!(log.contains("state.n.nat.log.file") && log.contains(empty), "{log}");
+    let alerts = check_error(&alerting("''", ALONE), folder.path());
+    assert!(alerts.contains(&format!("nids.alerts.file: {empty}")), "{alerts}");
+    let tap = "  copy: { tap: { file: '' } }\npipeline: [in -> ids -> copy -> out]";
+    let error = check_error(&alerting("new", tap), folder.path());
+    assert!(error.contains(&format!("modules.copy.tap.file: {empty}")), "{error}");
     let tap = "  copy: { tap: { file: . } }\npipeline: [in -> ids -> copy -> out]";
     let error = check_error(&alerting("new", tap), folder.path());
     assert!(

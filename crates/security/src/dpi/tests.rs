@@ -143,7 +143,7 @@ fn invalid_parameters_are_refused() {
             json!({ "patterns": [], "classes": [{ "name": "a", "gate": "x" }, { "name": "a", "gate": "y" }] }),
             "classes[1].name: two classes have the name 'a'",
         ),
-        (json!({ "patterns": 3 }), "patterns are a file's name or a list of patterns"),
+        (json!({ "patterns": 3 }), "patterns: '3' is not allowed: allowed is a file's name or a list of patterns"),
     ] {
         let error = Rig::of::<Dpi>(&params).err().expect("refused").to_string();
         assert!(error.contains(expected), "{error}");

@@ -80,7 +80,7 @@ pub(super) const MAX_TRACKERS: usize = 1 << 22;
 
 /// The source of the rules.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged, expecting = "rules are a file's name or a list of rules")]
+#[serde(untagged, expecting = "expected a file's name or a list of rules")]
 pub(super) enum Source {
     /// A file. Its name is relative to the configuration.
     File(String),
@@ -108,7 +108,7 @@ pub(super) const RATE: u32 = 1_000;
 
 /// The treatment of the option `flow`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged, expecting = "flow is refuse, approximate or { state: NAME }")]
+#[serde(untagged, expecting = "expected refuse, approximate or { state: NAME }")]
 pub(super) enum Flow {
     /// No table of sessions is used.
     Stateless(Stateless),

@@ -455,7 +455,7 @@ fn flow_that_no_table_can_answer_is_refused() {
             "flow 'from_serve': allowed are established, not_established, stateless, to_server, from_client, \
              to_client, from_server, no_stream and only_stream",
         ),
-        (json!("guess"), RULES[0], "flow is refuse, approximate or { state: NAME }"),
+        (json!("guess"), RULES[0], "flow: 'guess' is not allowed: allowed is refuse, approximate or { state: NAME }"),
         (json!("refuse"), RULES[0], "flow: { state: NAME }"),
     ] {
         let params = json!({ "flow": flow, "rules": [rule] });
