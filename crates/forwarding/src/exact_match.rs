@@ -4,12 +4,12 @@ mod field;
 mod table;
 
 use forebay_graph::{
-    Context, Declare, Fold, Function, Gate, PerBranch, Reason, Setup, SetupError, StateKind, register,
+    Context, Declare, Fold, Function, Gate, MAX_GATES, PerBranch, Reason, Setup, SetupError, StateKind, register,
 };
 use forebay_packet::wire::ipv4::{TCP, UDP};
 use forebay_packet::{Hidden, Packet};
 use forebay_tables::parameters::{NoMatch, no_memory, numbered};
-use forebay_units::wording::counted;
+use forebay_units::wording::{counted, range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,7 +38,8 @@ pub struct Params {
 struct Rule {
     /// A value for each field: numbers (`80`, `0x50`) or addresses as text.
     values: Vec<Value>,
-    /// The number of the gate.
+    /// The number of the gate, 0 to 16383.
+    #[schemars(range(max = 16_383))]
     gate: u16,
 }
 
@@ -99,6 +100,10 @@ impl Declare for ExactMatch {
             let value = counted(words.len(), "word");
             let wrong = format!("{} {take} {value} of 8 bytes", counted(fields.len(), "field"));
             return Err(SetupError::wrong("fields", value, wrong, format!("1 to {MOST_WORDS} words")));
+        }
+        if let Some(at) = rules.iter().position(|rule| usize::from(rule.gate) >= MAX_GATES) {
+            let (path, gate) = (format!("rules[{at}].gate"), rules[at].gate);
+            return Err(SetupError::wrong(path, gate, format!("gate {gate}"), range(0, MAX_GATES - 1)));
         }
         let missed = if let NoMatch::Gate(number) = miss { Some(number) } else { None };
         let named = rules.iter().map(|rule| rule.gate).chain(missed);

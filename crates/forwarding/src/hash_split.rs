@@ -12,6 +12,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// The number of gates, 1 to 16384.
+    #[schemars(range(min = 1, max = 16_384))]
     gates: u16,
     /// Splits with the same salt and number of gates put a session on the same gate. By default each module has its own
     /// salt, derived from the pipeline's seed and the module's name.

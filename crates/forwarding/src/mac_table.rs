@@ -17,6 +17,7 @@ pub struct Params {
     /// The gate of each address, such as `"02:00:00:00:00:01": 0`.
     addresses: BTreeMap<String, u16>,
     /// The number of gates, 1 to 16384.
+    #[schemars(range(min = 1, max = 16_384))]
     gates: u16,
     /// The fate of frames whose destination is not listed: `drop` (the default) or a gate.
     #[serde(default)]

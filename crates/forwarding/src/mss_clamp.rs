@@ -22,8 +22,10 @@ use serde::Deserialize;
 pub struct Params {
     /// The MTU of the link, counted from the IP header on, 68 to 65535 bytes. The largest segment is 40 bytes smaller
     /// over IPv4, and 60 bytes smaller over IPv6.
+    #[schemars(range(min = 68, max = 65_535))]
     mtu: Option<u16>,
     /// The largest segment size itself, 28 to 65495 bytes, over IPv4 and IPv6.
+    #[schemars(range(min = 28, max = 65_495))]
     mss: Option<u16>,
 }
 

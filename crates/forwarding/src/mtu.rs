@@ -14,6 +14,7 @@ mod fragments;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// The greatest length of packets from the IP header on, 68 to 65535 bytes.
+    #[schemars(range(min = 68, max = 65_535))]
     mtu: u16,
     /// Fragments longer IPv4 packets that may be fragmented (`true`, the default), or treats them as `too_big`
     /// (`false`).

@@ -15,6 +15,7 @@ use crate::weighted_split::GateTable;
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// The number of gates, 1 to 16384.
+    #[schemars(range(min = 1, max = 16_384))]
     gates: u16,
     /// The gates' weights, one for each gate, with a sum up to 65536. Without them, all gates have equal shares.
     weights: Option<Vec<u32>>,

@@ -34,6 +34,7 @@ pub struct Params {
     /// or `reassembly_time_exceeded`.
     error: ErrorType,
     /// With `too_big`: the maximum length of packets, 68 to 65535 bytes including the IP header.
+    #[schemars(range(min = 68, max = 65_535))]
     mtu: Option<u16>,
     /// Maximum number of errors a second, 100 by default. After a pause, this number may be sent at once. With 0, none
     /// are sent.

@@ -114,7 +114,8 @@ struct ChainSection {
     /// The home domain, from 0, as `forebay place` numbers them. It takes precedence over the domain of `interface`.
     home: Option<usize>,
     /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
-    /// function, and the copies share the sessions. The default is 0: no copies.
+    /// function, and the copies share the sessions. At most 64; the default is 0: no copies.
+    #[schemars(range(max = 64))]
     copies: Option<usize>,
 }
 

@@ -196,7 +196,7 @@ fn faults_are_named() {
             refusal(rule(json!(["10.0.0.1", -1]), 0)),
             "rules[0].values[1]: -1 is not a value of vlan.id: allowed is a number",
         ),
-        (refusal(rule(json!(["10.0.0.1", 1]), 16_384)), "16384"),
+        (refusal(rule(json!(["10.0.0.1", 1]), 16_384)), "rules[0].gate: gate 16384: allowed are 0 to 16383"),
         (
             refusal(json!({
                 "fields": ["tcp.dport"],

@@ -40,15 +40,17 @@ pub enum Source {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// The number of IPv4 routes, including the parts of 198.18.0.0/15.
+    /// The number of IPv4 routes, up to 4000000, including the parts of 198.18.0.0/15.
+    #[schemars(range(max = 4_000_000))]
     synthetic: u32,
     /// The number of different next hops of the routes.
     next_hops: u32,
     /// The seed of the generator: equal seeds give equal routes. By default, it is derived from the pipeline's seed and
     /// the module's name.
     seed: Option<u64>,
-    /// The number of IPv6 routes, including the parts of 2001:2::/48; none by default.
+    /// The number of IPv6 routes, up to 4000000, including the parts of 2001:2::/48; none by default.
     #[serde(default)]
+    #[schemars(range(max = 4_000_000))]
     ipv6: u32,
 }
 

@@ -34,7 +34,14 @@ fn an_error_names_its_place_the_chain_and_the_allowed_values() {
     let cases = [
         (format!("{web}    rate: 0pps\n"), "chains.yaml:4: chain 'web': rate 0 pps: allowed are 1pps to 1000Gpps"),
         (format!("{web}    slo: 1ns\n"), "chains.yaml:4: chain 'web': slo 1ns: allowed are 1us to 10s"),
-        (format!("{web}    copies: 65\n"), "chains.yaml:4: chain 'web': 65 copies: allowed are 0 to 64"),
+        (
+            format!("{web}    copies: 65\n"),
+            "chains.yaml:4: chains[0].copies: '65' is out of range: allowed is a whole number from 0 to 64",
+        ),
+        (
+            format!("{web}    copies: -1\n"),
+            "chains.yaml:4: chains[0].copies: '-1' is out of range: allowed is a whole number from 0 to 64",
+        ),
         (
             format!("{web}  - {{ name: web, functions: [ttl] }}\n"),
             "chains.yaml:4: chain 'web': chain 0 has this name already: give each chain its own name",

@@ -149,8 +149,10 @@ impl Default for Params {
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
     /// The number of sessions that take turns at a time (1 to the number of `sessions`).
+    #[schemars(range(min = 1))]
     pub at_once: usize,
     /// The number of packets of each session (1 to 65536).
+    #[schemars(range(min = 1, max = 65_536))]
     pub packets: usize,
 }
 
