@@ -27,10 +27,36 @@ pub(crate) fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, faults: &mut
     let mut declared = Vec::new();
     for (number, node) in nodes.iter().enumerate() {
         if let Some(flow) = section::read::<Flow>(faults, root, &["flows", &number.to_string()], node) {
-            declared.push((flow, node));
+            declared.push(DeclaredFlow { number, flow, node });
         }
     }
     plans(ends, wiring, &declared, root.get("control").is_some(), faults)
+}
+
+/// A flow of the section.
+struct DeclaredFlow<'n> {
+    /// The number of the flow in the section, from 0.
+    number: usize,
+    flow: Flow,
+    node: &'n Node,
+}
+
+impl DeclaredFlow<'_> {
+    /// Returns the place of a key, or the flow's own place if the key is missing.
+    fn place(&self, key: &str) -> SourceLocation {
+        self.node.get(key).map_or(self.node.place, |value| value.place)
+    }
+
+    /// Returns the text of a key; empty if its value is not text.
+    fn written(&self, key: &str) -> &str {
+        self.node.get(key).and_then(Node::as_text).unwrap_or_default()
+    }
+
+    /// Adds a fault of the value of a key.
+    fn add(&self, key: &str, fault: Fault, faults: &mut FaultCollector) {
+        let path = format!("flows[{}].{key}", self.number);
+        faults.add_fault(self.place(key), Fault { path, ..fault });
+    }
 }
 
 /// Returns the plans of the declared flows, and checks them. `controlled` is true if the configuration names a
@@ -39,28 +65,29 @@ pub(crate) fn read_flows(root: &Node, ends: &Ends, wiring: &Wiring, faults: &mut
 fn plans(
     ends: &Ends,
     wiring: &Wiring,
-    declared: &[(Flow, &Node)],
+    declared: &[DeclaredFlow<'_>],
     controlled: bool,
     faults: &mut FaultCollector,
 ) -> Vec<FlowPlan> {
     let mut reach = Reach::new(ends, wiring);
     let (mut flows, mut rates_fit) = (Vec::new(), true);
     let (mut names, mut paths) = (HashMap::new(), HashMap::new());
-    for (flow, node) in declared {
-        let place = |key| node.get(key).map_or(node.place, |value| value.place);
-        if let Some(line) = names.insert(flow.name.clone(), line_of(place("name"))) {
+    for it in declared {
+        let DeclaredFlow { flow, .. } = it;
+        if flow.name.is_empty() {
+            it.add("name", Fault::with_hint("the name is empty", "give the flow a name"), faults);
+        } else if let Some(line) = names.insert(flow.name.clone(), line_of(it.place("name"))) {
             let wrong = format!("two flows are called {}{line}", quote(&flow.name));
-            faults.add_fault(place("name"), Fault::with_hint(wrong, "give each flow its own name"));
+            it.add("name", Fault::with_hint(wrong, "give each flow its own name"), faults);
         }
         if flow.name == OTHER {
-            faults.add(
-                place("name"),
-                format!("the name '{OTHER}' is reserved for the flow of all other packets: choose another name"),
-            );
+            let wrong = format!("the name '{OTHER}' is reserved for the flow of all other packets");
+            it.add("name", Fault::with_hint(wrong, "choose another name"), faults);
         }
         if flow.slo == Some(Nanos(0)) {
-            let fault = Fault::wrong_single("0", "a delay objective of 0 cannot be met", "more than 0");
-            faults.add_fault(place("slo"), fault);
+            let slo = it.written("slo");
+            let wrong = format!("a delay objective of {slo} cannot be met");
+            it.add("slo", Fault::wrong_single(slo, wrong, "more than 0"), faults);
         }
         let (least, most) = (*RATES.start(), *RATES.end());
         let wrong = match flow.min_rate {
@@ -74,25 +101,22 @@ fn plans(
         };
         if let Some((rate, allowed)) = wrong {
             let wrong = format!("a rate objective of {rate}");
-            faults.add_fault(place("min_rate"), Fault::wrong(rate, wrong, allowed));
+            it.add("min_rate", Fault::wrong(rate, wrong, allowed), faults);
             rates_fit = false;
         }
-        let Some(path) = steps(ends, flow, node, faults) else { continue };
-        if let Some(line) = paths.insert(path.clone(), line_of(place("path"))) {
-            let message = format!("two flows have this path{line}: remove one, because a packet belongs to one flow");
-            faults.add(place("path"), message);
+        let Some(path) = steps(ends, it, faults) else { continue };
+        let own = (flow.name.as_str(), line_of(it.place("path")));
+        if let Some((other, line)) = paths.insert(path.clone(), own) {
+            let wrong = format!("the flows {} and {} have the same path{line}", quote(other), quote(&flow.name));
+            it.add("path", Fault::with_hint(wrong, "remove one, because a packet belongs to one flow"), faults);
             continue;
         }
         let broken = path.windows(2).find(|pair| !reach.leads(pair[0], pair[1].module));
         if let Some([from, to]) = broken {
             let (from, to) = (shown(ends, *from), &ends.modules[to.module].name);
-            faults.add(
-                place("path"),
-                format!(
-                    "no packet can take the path of flow {}: nothing leads from '{from}' to '{to}'",
-                    quote(&flow.name)
-                ),
-            );
+            let name = quote(&flow.name);
+            let message = format!("no packet can take the path of flow {name}: nothing leads from '{from}' to '{to}'");
+            it.add("path", Fault::new(message), faults);
         }
         flows.push(FlowPlan {
             name: flow.name.clone(),
@@ -102,13 +126,9 @@ fn plans(
             min_rate: flow.min_rate,
         });
     }
-    if let Some((_, node)) =
-        declared.iter().find(|(flow, _)| flow.min_rate.is_some()).filter(|_| !controlled && rates_fit)
-    {
-        let place = node.get("min_rate").map_or(node.place, |value| value.place);
-        let message = "a rate objective needs a controller that keeps it: write `scheduler: weighted-fair` and \
-                       `control: { batching: fair }` too";
-        faults.add(place, message);
+    if let Some(it) = declared.iter().find(|it| it.flow.min_rate.is_some()).filter(|_| !controlled && rates_fit) {
+        let hint = "write `scheduler: weighted-fair` and `control: { batching: fair }` too";
+        it.add("min_rate", Fault::with_hint("a rate objective needs a controller that keeps it", hint), faults);
     }
     flows
 }
@@ -129,16 +149,16 @@ fn shown(ends: &Ends, step: Step) -> String {
 
 /// Returns a flow's path. Returns `None` if a part of the path has an error, which is then in `faults`, or if the path
 /// names a module that could not be created.
-fn steps(ends: &Ends, flow: &Flow, node: &Node, faults: &mut FaultCollector) -> Option<Vec<Step>> {
-    let path = node.get("path")?;
-    let texts: Vec<(&str, SourceLocation)> = match &flow.path {
+fn steps(ends: &Ends, of: &DeclaredFlow<'_>, faults: &mut FaultCollector) -> Option<Vec<Step>> {
+    let path = of.node.get("path")?;
+    let texts: Vec<(&str, SourceLocation)> = match &of.flow.path {
         Path::Text(text) => vec![(text, path.place)],
         Path::List(list) => {
             list.iter().map(String::as_str).zip(path.as_list()?.iter().map(|item| item.place)).collect()
         }
     };
     if texts.is_empty() {
-        faults.add(path.place, "the path is empty: name at least one module");
+        of.add("path", Fault::with_hint("the path is empty", "name at least one module"), faults);
         return None;
     }
     let mut whole = true;
@@ -152,7 +172,8 @@ fn steps(ends: &Ends, flow: &Flow, node: &Node, faults: &mut FaultCollector) -> 
                 steps.extend(some.into_iter().flatten());
             }
             Err(wrong) => {
-                faults.add(place, wrong);
+                let path = format!("flows[{}].path", of.number);
+                faults.add_fault(place, Fault { path, ..Fault::new(wrong) });
                 whole = false;
             }
         }

@@ -19,6 +19,9 @@ pub(crate) const DROP: &str = "drop";
 /// # Errors
 /// Returns a message if the line is not names with arrows between.
 pub(crate) fn read(text: &str) -> Result<Vec<Stop<'_>>, String> {
+    if text.trim().is_empty() {
+        return Err("the line is empty: write names with `->` between".to_owned());
+    }
     let stops = text.split("->").map(|part| stop(part.trim()).map_err(|wrong| format!("{wrong} in {}", quote(text))));
     stops.collect()
 }
@@ -56,7 +59,7 @@ mod tests {
     #[test]
     fn errors_quote_the_wrong_part() {
         for (text, expected) in [
-            ("", "a name is missing"),
+            ("", "the line is empty: write names with `->` between"),
             ("a ->", "a name is missing"),
             ("a -> b c", "'b c' is not a name"),
             ("a[ -> b", "'a[' is not `module[gate]`"),

@@ -201,7 +201,7 @@ fn invalid_settings_of_batch_control_are_refused() {
     set("control.guard=5%", &["'5%' is not a number"]);
     set("control.gaurd=0.1", &["unknown key 'gaurd' (did you mean 'guard'?)"]);
     set("control.period=1us", &["1us: allowed are 1ms to 1h"]);
-    set("flows.0.slo=0s", &["a delay objective of 0", "more than 0"]);
+    set("flows.0.slo=0s", &["flows[0].slo: a delay objective of 0s cannot be met: allowed is more than 0"]);
     set("flows.0.slo=-1ms", &["flows[0].slo: '-1ms' is not a span of time", "units: ns, us, ms, s"]);
     set("flows.0.slo=1parsec", &["'1parsec' is not a span of time"]);
     set("flows.0.slo=99999999999s", &["'99999999999s' is too large for a span of time: allowed is up to 104d"]);

@@ -227,17 +227,20 @@ flows:
   - { name: six, path: [s, b] }
   - { name: seven, path: [] }
   - { name: eight, path: s -> drop }
-"), @r"
-        test.yaml:11: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
-        test.yaml:12: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
-        test.yaml:13: module 's' has no gate 'z': it has x, y
-        test.yaml:13: no module or port is called 'nob': there are in, s, a, b
-        test.yaml:14: 'in' is a port: a flow's path names only modules
-        test.yaml:16: two flows are called 'five', the first in line 15: give each flow its own name
-        test.yaml:16: a delay objective of 0 cannot be met: allowed is more than 0
-        test.yaml:17: two flows have this path, the first in line 15: remove one, because a packet belongs to one flow
-        test.yaml:18: the path is empty: name at least one module
-        test.yaml:19: a flow's path names modules, not 'drop'
+  - { name: '', path: s }
+"), @"
+        test.yaml:11: flows[0].path: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
+        test.yaml:12: flows[1].path: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
+        test.yaml:13: flows[2].path: module 's' has no gate 'z': it has x, y
+        test.yaml:13: flows[2].path: no module or port is called 'nob': there are in, s, a, b
+        test.yaml:14: flows[3].path: 'in' is a port: a flow's path names only modules
+        test.yaml:16: flows[5].name: two flows are called 'five', the first in line 15: give each flow its own name
+        test.yaml:16: flows[5].slo: a delay objective of 0us cannot be met: allowed is more than 0
+        test.yaml:17: flows[6].path: the flows 'five' and 'six' have the same path, the first in line 15: remove one, \
+            because a packet belongs to one flow
+        test.yaml:18: flows[7].path: the path is empty: name at least one module
+        test.yaml:19: flows[8].path: a flow's path names modules, not 'drop'
+        test.yaml:20: flows[9].name: the name is empty: give the flow a name
         ");
 }
 
@@ -266,17 +269,17 @@ flows:
   - { name: bits, path: [s[y]], min_rate: 1Gbit/s }
   - { name: slow, path: [s[y], a], min_rate: 0bps }
 "), @"
-        test.yaml:12: a rate objective of 0pps: allowed are 1pps to 1000Gpps
-        test.yaml:13: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
-        test.yaml:14: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
+        test.yaml:12: flows[0].min_rate: a rate objective of 0pps: allowed are 1pps to 1000Gpps
+        test.yaml:13: flows[1].min_rate: a rate objective of 0.5pps: allowed are 1pps to 1000Gpps
+        test.yaml:14: flows[2].min_rate: a rate objective of 2000Gpps: allowed are 1pps to 1000Gpps
         test.yaml:15: flows[3].min_rate: '1Gbit/s' is not a bit rate (did you mean 1Gbps?): write a number and a \
             unit, such as 10Gbps (units: bps, kbps, Mbps, Gbps, Tbps); from 1pps to 1000Gpps or 1bps to 1Tbps
-        test.yaml:16: no packet can take the path of flow 'slow': nothing leads from 's[y]' to 'a'
-        test.yaml:16: a rate objective of 0bps: allowed are 1bps to 1Tbps
+        test.yaml:16: flows[4].path: no packet can take the path of flow 'slow': nothing leads from 's[y]' to 'a'
+        test.yaml:16: flows[4].min_rate: a rate objective of 0bps: allowed are 1bps to 1Tbps
         ");
     insta::assert_snapshot!(flows("flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
-"), @"test.yaml:9: a rate objective needs a controller that keeps it: write `scheduler: weighted-fair` and `control: \
-    { batching: fair }` too");
+"), @"test.yaml:9: flows[0].min_rate: a rate objective needs a controller that keeps it: write `scheduler: \
+    weighted-fair` and `control: { batching: fair }` too");
     insta::assert_snapshot!(flows("control: { batching: fair }
 flows: [{ name: one, path: [s[x], a], min_rate: 1Mpps }]
 "), @"test.yaml:9: control.batching: fair sets weights: write `scheduler: weighted-fair` too");
