@@ -47,7 +47,7 @@ pub struct Params {
     timed_out: RejectAction,
     /// Up to 2 metadata words that must have the same values in all fragments of a datagram; none by default. Name
     /// `teid` after `gtpu_decap` and `vni` after `vxlan_decap`, so that fragments from different tunnels belong to
-    /// different datagrams.
+    /// different datagrams. Another function of the pipeline must use these words.
     #[serde(default)]
     words: Vec<String>,
 }
@@ -168,14 +168,11 @@ impl Declare for Reassemble {
             ));
         }
         let words = params.words.iter().enumerate().map(|(at, name)| {
+            let path = format!("words[{at}]");
             if name.is_empty() {
-                return Err(SetupError::with_hint(
-                    format!("words[{at}]"),
-                    "the name is empty",
-                    "give a name such as teid",
-                ));
+                return Err(SetupError::with_hint(path, "the name is empty", "give a name such as teid"));
             }
-            setup.word(name)
+            setup.named_word(&path, name)
         });
         let words = words.collect::<Result<_, _>>()?;
         if params.timed_out == RejectAction::Gate {

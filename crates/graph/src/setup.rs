@@ -119,6 +119,23 @@ impl<'a> Setup<'a> {
     /// # Errors
     /// The pipeline has more than [`WORDS`] names.
     pub fn word(&mut self, name: &str) -> Result<Word, SetupError> {
+        self.environment.own_words.insert(name.to_owned());
+        self.any_word(name)
+    }
+
+    /// Returns the metadata word called `name`, which the parameter `parameter` names. The compiler checks that another
+    /// function [uses](Self::word) this word.
+    ///
+    /// # Errors
+    /// The pipeline has more than [`WORDS`] names.
+    pub fn named_word(&mut self, parameter: &str, name: &str) -> Result<Word, SetupError> {
+        let named = (self.name.to_owned(), parameter.to_owned(), name.to_owned());
+        self.environment.named_words.push(named);
+        self.any_word(name)
+    }
+
+    /// Returns the metadata word called `name`, and adds it if it is new.
+    fn any_word(&mut self, name: &str) -> Result<Word, SetupError> {
         let words = &mut self.environment.words;
         if let Some(word) = words.get(name) {
             return Ok(*word);

@@ -18,7 +18,7 @@ use forebay_units::Frequency;
 
 use crate::buffers::read_buffers;
 use crate::claims::{claim_all, reads_of};
-use crate::create::{CreatedModule, check_ports, make_modules, make_state, unused_state};
+use crate::create::{CreatedModule, check_ports, make_modules, make_state, unknown_words, unused_state};
 use crate::draft::{CreatedState, Draft, ModuleDraft, PortDraft, Read};
 use crate::faults::FaultCollector;
 use crate::identity::Stamps;
@@ -223,6 +223,10 @@ impl Created {
         let mut reads = reads_of("state", environment);
         let (modules, module_ends) = make_modules(root, &workers, environment, faults);
         reads.append(&mut reads_of("modules", environment));
+        // A module that could not be created may be the one that uses the word.
+        if modules.iter().all(Option::is_some) {
+            unknown_words(root, environment, faults);
+        }
         let (ports, port_ends) = check_ports(root, environment, faults);
         let receiving = ports.iter().zip(&port_ends).filter(|(_, end)| end.ways.is_some_and(|(receives, _)| receives));
         let mut waiting = receiving.map(|(port, _)| port.as_ref().is_some_and(|port| port.kind.waits(&port.params)));
@@ -282,7 +286,7 @@ impl Connected {
         let queues: Vec<bool> = ports.iter().map(|port| port.as_ref().is_some_and(|port| port.kind.queues)).collect();
         let arranged = running.filter(|_| arrangement.is_some());
         let placement = workers.place(&ends, &wiring, keyed.collect(), &queues, arranged, faults);
-        let control = control::read_control(root, tree.scheduler, worker_sections, faults);
+        let control = control::read_control(root, tree.scheduler, tree.batch, worker_sections, faults);
         let cores = workers.cores;
         Self { cores, state, modules, ports, ends, reads, wiring, order, buffers, shares, flows, placement, control }
     }

@@ -6,6 +6,7 @@ use forebay_protocol::SchedulerKind;
 use forebay_units::Nanos;
 use serde_json::Value;
 
+use crate::buffers::unreached;
 use crate::faults::FaultCollector;
 use crate::language::{Control, MOST_WORKERS};
 use crate::section::read;
@@ -21,10 +22,11 @@ const LONGEST: Nanos = Nanos(3_600_000_000_000);
 const GUARD: f64 = 0.05;
 
 /// Reads the section, if there is one. Adds its errors to `faults`, and then returns `None`. `scheduler` is the
-/// pipeline's scheduler, and `workers` is the number of workers in the section `workers`.
+/// pipeline's scheduler, `batch` is the largest batch, and `workers` is the number of workers in the section `workers`.
 pub(crate) fn read_control(
     root: &Node,
     scheduler: SchedulerKind,
+    batch: usize,
     workers: usize,
     faults: &mut FaultCollector,
 ) -> Option<Settings> {
@@ -49,9 +51,15 @@ pub(crate) fn read_control(
         faults.add_all(root, &["control", "batching", &name], error);
         return None;
     }
+    // A controller without this parameter sets no trigger above the largest batch.
+    if let Some(trigger) = params["trigger"].as_u64().filter(|trigger| *trigger > batch as u64) {
+        faults.add_all(root, &["control", "batching", &name], unreached(trigger, batch));
+        return None;
+    }
     let period = section.period.unwrap_or(PERIOD);
     if !(SHORTEST..=LONGEST).contains(&period) {
-        let error = SetupError::wrong("period", period, format_args!("every {period}"), "1ms to 1h");
+        let period = node.get("period").and_then(Node::as_text).unwrap_or_default();
+        let error = SetupError::wrong("period", period, format_args!("a period of {period}"), "1ms to 1h");
         faults.add_all(root, &["control"], error);
         return None;
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment};
+use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment, SetupError, listed, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::draft::{CreatedState, PortDraft};
@@ -12,6 +12,7 @@ use crate::identity::{Identity, Stamps};
 use crate::parts::PipelineParts;
 use crate::section::{entries, kind_of};
 use crate::wiring::{ModuleEnd, PortEnd};
+use crate::wording::quote;
 use crate::workers::Workers;
 use crate::yaml::{Entry, Node};
 
@@ -162,5 +163,24 @@ fn refuse_shared_interfaces(root: &Node, faults: &mut FaultCollector) {
             );
             faults.add_at(root, &["ports", &entry.key, &kind.key, "interface"], &message);
         }
+    }
+}
+
+/// Adds a fault for each metadata word that a parameter names and no other function uses. Must be called after all
+/// modules were created.
+pub(crate) fn unknown_words(root: &Node, environment: &SetupEnvironment, faults: &mut FaultCollector) {
+    let known: Vec<&str> = environment.own_words.iter().map(String::as_str).collect();
+    for (module, parameter, word) in &environment.named_words {
+        let entry = entries(root, "modules").find(|entry| entry.key == *module);
+        let Some(kind) = entry.and_then(kind_of).filter(|_| !environment.own_words.contains(word)) else { continue };
+        let near = nearest(word, known.iter().copied());
+        let wrong = format!("no other function uses the metadata word {}{near}", quote(word));
+        let fault = match known[..] {
+            [] => Fault::with_hint(wrong, "remove it, because no function of this pipeline writes a word"),
+            [only] => Fault::wrong_single(word, wrong, only),
+            _ => Fault::wrong(word, wrong, listed(known.iter().copied())),
+        };
+        let error = SetupError { faults: vec![Fault { path: parameter.clone(), ..fault }] };
+        faults.add_all(root, &["modules", module, &kind.key], error);
     }
 }

@@ -1,5 +1,7 @@
 //! Reads the section `workers:`: the threads, their cores, and the modules that they run.
 
+use std::collections::HashSet;
+
 use forebay_control::Arrangement;
 use forebay_graph::{Placement, StateKind, Target, listed, nearest};
 use forebay_protocol::check::Fault;
@@ -51,6 +53,11 @@ impl Workers {
                          core"
                     ),
                 );
+            }
+            let mut seen = HashSet::new();
+            if let Some(twice) = worker.modules.iter().flatten().find(|name| !seen.insert(name.as_str())) {
+                let fault = Fault::with_hint(format!("{} is listed twice", quote(twice)), "list it once");
+                faults.add_fault(places[number], Fault { path: format!("workers[{number}].modules"), ..fault });
             }
             for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
                 let near = nearest(name, names.iter().copied());

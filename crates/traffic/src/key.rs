@@ -29,7 +29,8 @@ pub enum KeyBy {
     Vlan,
     /// The differentiated services code point. Frames that are not IP have one account.
     Dscp,
-    /// A metadata word, such as `{ word: teid }`, which an earlier function writes. If no function writes it, it is 0.
+    /// A metadata word, such as `{ word: teid }`, which another function of the pipeline uses. If no earlier function
+    /// writes it, it is 0.
     Word(String),
 }
 
@@ -65,7 +66,7 @@ impl Selector {
             KeyBy::Session => KeyField::Session,
             KeyBy::Vlan => KeyField::Vlan,
             KeyBy::Dscp => KeyField::Dscp,
-            KeyBy::Word(name) => KeyField::Word(setup.word(name)?),
+            KeyBy::Word(name) => KeyField::Word(setup.named_word("key.word", name)?),
         };
         let seed = setup.secret();
         Ok(Some(Self { field, seed: [seed, seed.rotate_left(29).wrapping_mul(0x9e37_79b9_7f4a_7c15)] }))

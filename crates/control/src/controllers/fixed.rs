@@ -11,7 +11,7 @@ use super::{LONGEST_HOLD_S, set_buffers};
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Params {
-    /// Every module's trigger. A value above the largest batch means the largest batch.
+    /// Every module's trigger, 0 to the largest batch.
     #[schemars(range(max = 256))]
     trigger: usize,
 }

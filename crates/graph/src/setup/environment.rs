@@ -1,7 +1,7 @@
 //! The facts, files and objects that all modules of one pipeline share while they are created.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,10 @@ pub struct SetupEnvironment {
     pub share: (usize, usize),
     /// Metadata words by name.
     pub words: BTreeMap<String, Word>,
+    /// The names of the metadata words that functions use without a parameter.
+    pub own_words: BTreeSet<String>,
+    /// The metadata words that parameters name: the module, the parameter and the word.
+    pub named_words: Vec<(String, String, String)>,
     /// The files that the configuration names.
     pub files: SetupFiles,
     /// The states and other objects that modules share.
@@ -63,6 +67,8 @@ impl SetupEnvironment {
             replaces_running: false,
             share: (0, 1),
             words: BTreeMap::new(),
+            own_words: BTreeSet::new(),
+            named_words: Vec::new(),
             files: SetupFiles::default(),
             objects: SharedObjects::default(),
         }

@@ -137,3 +137,28 @@ fn ports_that_settings_touch_are_the_configurations_own() {
             configuration's own ports are in, more, out"
     );
 }
+
+/// Regression: a misspelt metadata word was accepted, and was always 0.
+#[test]
+fn metadata_words_that_no_other_function_uses_are_refused() {
+    let with = |word: &str, route: &str| {
+        format!(
+            "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}
+modules:
+  route: {{ {route} }}
+  whole: {{ reassemble: {{ words: [{word}], held: 64 }} }}
+  slow: {{ shaper: {{ rate: 10Mbps, burst: 16KiB, key: {{ word: {word} }}, held: 64 }} }}
+pipeline: [in -> route -> whole -> slow -> out]
+"
+        )
+    };
+    let writes = "ip_lookup: { routes: [0.0.0.0/0 0], to: word }";
+    assert!(super::load(&with("next_hop", writes)).is_ok());
+    let error = refused(&with("next_hopp", writes));
+    let wrong = "no other function uses the metadata word 'next_hopp' (did you mean 'next_hop'?): allowed is next_hop";
+    for place in ["test.yaml:4: modules.whole.reassemble.words[0]", "test.yaml:5: modules.slow.shaper.key.word"] {
+        assert!(error.contains(&format!("{place}: {wrong}")), "{error}");
+    }
+    let error = refused(&with("teid", "counter: {}"));
+    assert!(error.contains("the metadata word 'teid': remove it, because no function of this pipeline"), "{error}");
+}

@@ -13,13 +13,14 @@ modules:
 pipeline: [in -> a -> b -> c -> in]
 workers:
   - { core: 1, modules: [a, c, d] }
-  - { core: 1, modules: [b] }
+  - { core: 1, modules: [b, b] }
   - { core: 2 }
 "), @"
         test.yaml:8: packets would go in a circle over workers, by way of 'b' -> 'c', and workers could wait for each \
             other for ever: let packets go from earlier workers to later ones only
         test.yaml:8: workers[0].modules: no module is called 'd': there are a, b, c
         test.yaml:9: worker 1 is bound to the same core 1 as worker 0: each worker needs its own core
+        test.yaml:9: workers[1].modules: 'b' is listed twice: list it once
         test.yaml:10: worker 2 has nothing to run, because other workers run all modules: remove it, or write \
             `modules: []` to let it wait for modules
         ");
@@ -91,6 +92,7 @@ fn controllers_that_cannot_be() {
         "{ batching: static }",
         "{ batching: { static: { triger: 16 } } }",
         "{ batching: { static: { trigger: 300 } } }",
+        "{ batching: { static: { trigger: 33 } } }",
         "{ batching: optimal, period: 10us }",
         "{ batching: optimal, period: 2h }",
         "{ batching: optimal, period: 7200s }",
@@ -110,12 +112,15 @@ fn controllers_that_cannot_be() {
     test.yaml:4: control.batching: it has 2 keys: allowed is 1 of …
     test.yaml:4: control.batching.optimal: unknown key 'speed': none is allowed
     test.yaml:4: control.batching: static needs parameters: write `batching: { static: { trigger: 16 } }`
-    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger)
+    test.yaml:4: control.batching.static: `trigger` is missing (Every module's trigger, 0 to the largest \
+        batch)
     test.yaml:4: control.batching.static: unknown key 'triger' (did you mean 'trigger'?): allowed is trigger
     test.yaml:4: control.batching.static.trigger: '300' is out of range: allowed is a whole number from 0 to 256
-    test.yaml:4: control.period: every 10us: allowed are 1ms to 1h
-    test.yaml:4: control.period: every 2h: allowed are 1ms to 1h
-    test.yaml:4: control.period: every 2h: allowed are 1ms to 1h
+    test.yaml:4: control.batching.static.trigger: a trigger of 33 packets is never reached: allowed are 0 to 32, the \
+        largest batch
+    test.yaml:4: control.period: a period of 10us: allowed are 1ms to 1h
+    test.yaml:4: control.period: a period of 2h: allowed are 1ms to 1h
+    test.yaml:4: control.period: a period of 7200s: allowed are 1ms to 1h
     test.yaml:4: control.guard: '-0.1' is out of range: allowed is a number from 0 below 1
     test.yaml:4: control.batching: nfvnice sets weights: write `scheduler: weighted-fair` too
     test.yaml:4: control.workers: '0' is out of range: allowed is a whole number from 1 to 256
