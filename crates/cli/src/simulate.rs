@@ -28,9 +28,6 @@ const PIECES: u64 = 200;
 /// Simulates a pipeline, and prints the results. Returns `No` if lines are missing from files or, with `--strict`, an
 /// objective was missed.
 pub(crate) fn simulate(arguments: &args::Simulate) -> anyhow::Result<Answer> {
-    if arguments.duration == Nanos(0) {
-        bail!("--duration {}: the duration must be more than 0", arguments.duration);
-    }
     let sets: Vec<_> = arguments.settings.all().map(|(_, setting)| setting).collect();
     let written = |problems| arguments.settings.as_written(problems);
     let source = source(&arguments.pipeline, &sets).map_err(written)?;

@@ -3,6 +3,7 @@
 use forebay_measure::machine::allowed_cores;
 
 use super::Measure;
+use super::values::whole_within;
 
 /// Arguments of `measure`: a pipeline, or a subcommand.
 #[derive(Debug, clap::Args)]
@@ -37,11 +38,16 @@ pub(crate) struct Handover {
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = core)]
     pub(crate) cores: Vec<usize>,
     /// Number of repetitions of each measurement
-    #[arg(long, value_name = "N", default_value = "9", value_parser = clap::value_parser!(u16).range(1..=999))]
+    #[arg(long, value_name = "N", default_value = "9", value_parser = repeats)]
     pub(crate) repeats: u16,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Parses a number of repetitions.
+fn repeats(text: &str) -> Result<u16, String> {
+    whole_within(text, 1..=999)
 }
 
 /// Parses a core that this process may use.

@@ -3,7 +3,7 @@
 use forebay_protocol::WantedWorkers;
 
 use super::Running;
-use super::values::moved;
+use super::values::{moved, whole_within};
 
 /// Arguments of `move`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Move {
     #[arg(required = true, value_name = "MODULE=WORKER[,WORKER…]", value_parser = moved)]
     pub(crate) modules: Vec<WantedWorkers>,
     /// Maximum number of modules to move
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "M", value_parser = moves)]
     pub(crate) moves: Option<u64>,
     /// Also move modules that lose their sessions by the move (their new workers receive other sessions)
     #[arg(long)]
@@ -34,4 +34,9 @@ pub(crate) struct Move {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) running: Running,
+}
+
+/// Parses a number of modules to move.
+fn moves(text: &str) -> Result<u64, String> {
+    whole_within(text, 1..=10_000)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use forebay_bench::profile::Effort;
 use forebay_units::Nanos;
 
-use super::values::time_within;
+use super::values::{time_within, whole_within};
 
 /// Arguments of `profile`.
 #[derive(Debug, clap::Args)]
@@ -53,8 +53,7 @@ pub(crate) struct Profile {
     #[arg(long)]
     pub(crate) co_runs: bool,
     /// With --co-runs: number of passes over all functions
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "co_runs",
-        value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "co_runs", value_parser = passes)]
     pub(crate) passes: u8,
     /// With --co-runs: fit by least mean squares, as the paper does, instead of non-negative least squares
     #[arg(long, requires = "co_runs")]
@@ -73,6 +72,11 @@ pub(crate) struct Profile {
 fn batch(text: &str) -> Result<usize, String> {
     let out_of_range = || format!("allowed are {} to {}", Effort::BATCHES.start(), Effort::BATCHES.end());
     text.parse().ok().filter(|batch| Effort::BATCHES.contains(batch)).ok_or_else(out_of_range)
+}
+
+/// Parses a number of passes.
+fn passes(text: &str) -> Result<u8, String> {
+    whole_within(text, 1..=100)
 }
 
 fn time(text: &str) -> Result<Nanos, String> {

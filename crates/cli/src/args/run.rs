@@ -6,7 +6,7 @@ use forebay_observe::filter::Filter;
 use forebay_units::Nanos;
 
 use super::Settings;
-use super::values::{cost, interval, trigger, whole};
+use super::values::{cost, count, duration, interval, trigger, whole};
 use crate::events::LogFormat;
 use crate::start::Prefer;
 
@@ -37,7 +37,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) decisions: Option<PathBuf>,
     /// Stop after this time, such as 20s or 500ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Nanos>,
     /// Bind the only worker to this core (default: the core in the configuration; without one, a core is chosen
     /// automatically)
@@ -70,7 +70,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Show the path of the next N packets through the modules, and the action of each module
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) trace: Option<u64>,
     /// Trace only packets that match: `tcp and dst port 443`, `host 192.0.2.1 or arp`, `vlan 100 and not ip6`
     #[arg(long, value_name = "EXPR", requires = "trace")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use forebay_units::Nanos;
 
-use super::values::{interval, setting};
+use super::values::{count, interval, setting};
 
 /// The running pipeline that the command talks to.
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub(crate) struct Show {
     pub(crate) name: Option<String>,
     /// With `trace`: number of packets (default: 1). With `table`: maximum number of entries (default: all). With
     /// `events`: number of the latest events (default: all that are stored)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
     /// With `trace`: only packets that match. With `table` (sessions and similar tables): only entries that match all
     /// conditions: addresses, prefixes, ADDRESS:PORT, or fields such as `protocol=tcp` or `state=established`

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use forebay_units::Nanos;
 
 use super::Settings;
-use super::values::cost;
+use super::values::{cost, duration};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     pub(crate) settings: Settings,
     /// Simulated time, such as 20s or 1h
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) duration: Nanos,
     /// Nanoseconds per call and per packet of a module, of all modules of a function, or of all modules (`*`) (default:
     /// the results of `forebay profile` on this machine)

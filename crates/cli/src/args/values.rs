@@ -45,6 +45,18 @@ pub(super) fn moved(text: &str) -> Result<WantedWorkers, String> {
     parts.ok_or_else(|| "write MODULE=WORKER, such as crypto=1, or several workers, such as ttl=0,1".to_owned())
 }
 
+/// Parses a number of entries, events or packets.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    whole_within(text, 1..=100_000)
+}
+
+/// Parses a whole number in the allowed range.
+pub(super) fn whole_within<N: TryFrom<u64>>(text: &str, allowed: RangeInclusive<u64>) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().filter(|number| allowed.contains(number));
+    let number = number.and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| format!("allowed are {} to {}", allowed.start(), allowed.end()))
+}
+
 pub(super) fn workers(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or_else(|| "allowed are 1 to 256".to_owned())
 }
@@ -53,6 +65,12 @@ pub(super) fn interval(text: &str) -> Result<Nanos, String> {
     let interval: Nanos = text.parse().map_err(|error: forebay_units::quantity::UnitError| error.to_string())?;
     let allowed = Nanos(50_000_000)..=Nanos(3_600_000_000_000);
     if allowed.contains(&interval) { Ok(interval) } else { Err("allowed are 50ms to 1h".to_owned()) }
+}
+
+/// Parses the duration of a run.
+pub(super) fn duration(text: &str) -> Result<Nanos, String> {
+    let time: Nanos = text.parse().map_err(|error: forebay_units::quantity::UnitError| error.to_string())?;
+    if time > Nanos(0) { Ok(time) } else { Err("allowed are times above 0, such as 20s".to_owned()) }
 }
 
 pub(super) fn timeout(text: &str) -> Result<Nanos, String> {
@@ -112,5 +130,11 @@ mod tests {
             assert!(whole::<usize>(wrong).is_err_and(|error| error.contains("whole numbers")), "{wrong}");
         }
         assert!(interval("1ns").is_err() && whole("7") == Ok(7_usize));
+        assert_eq!((count("1"), count("100000")), (Ok(1), Ok(100_000)));
+        for wrong in ["0", "100001", "x", "-1", ""] {
+            assert_eq!(count(wrong), Err("allowed are 1 to 100000".to_owned()), "{wrong}");
+        }
+        assert_eq!(duration("1ns"), Ok(Nanos(1)));
+        assert!(duration("0s").is_err_and(|error| error.contains("above 0")));
     }
 }

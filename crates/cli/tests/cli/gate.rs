@@ -182,7 +182,7 @@ fn invalid_arguments_are_refused_with_the_allowed_values() {
     refused(&["--baseline", &empty, "--set", "n=1"], "<PIPELINE>");
     refused(&["--against", &empty], "No such file");
     std::fs::write(&file.path, "nonsense").expect("a writable folder");
-    refused(&["--baseline", file.path()], "not a baseline: expected ident at line 1");
+    refused(&["--baseline", file.path()], "not a baseline: it is not a JSON object");
     let mut all: Value = serde_json::from_str(&committed_baseline()).expect("JSON");
     std::fs::write(&file.path, all.to_string()).expect("a writable folder");
     refused(&["--baseline", file.path(), "usecase:nat"], "'usecase:nat' is not in the baseline: it has ");

@@ -98,7 +98,7 @@ fn modules_move_by_command_and_lose_sessions_only_if_allowed() {
         (&["first=0", "nat=1", "last=0"], "packets would go in a circle over workers"),
         (&["nat"], "write MODULE=WORKER, such as crypto=1"),
         (&["nat=one"], "write MODULE=WORKER, such as crypto=1"),
-        (&["nat=1", "--moves", "0"], "0 is not in 1..=10000"),
+        (&["nat=1", "--moves", "0"], "'0' for '--moves <M>': allowed are 1 to 10000"),
         (&[], "MODULE=WORKER"),
     ] {
         let done = running.request(&[&["move"], arguments].concat());

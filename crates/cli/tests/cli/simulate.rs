@@ -145,7 +145,10 @@ fn invalid_simulations_are_refused() {
     let cost = ["--cost", "*=100"];
     refused(&[finite.path(), cost[0], cost[1]], "port 'in': the arrival times of its packets are not known in advance");
     refused(&[endless.path(), "--cost", "hopp=100"], "no module or function is called 'hopp' (did you mean 'hop'?)");
-    refused(&[endless.path(), cost[0], cost[1], "--duration", "0s"], "must be more than 0");
+    refused(
+        &[endless.path(), cost[0], cost[1], "--duration", "0s"],
+        "'0s' for '--duration <TIME>': allowed are times above 0",
+    );
     refused(&[endless.path(), cost[0], cost[1], "--decisions", "x"], "--decisions: the pipeline has no controller");
     refused(&[endless.path(), cost[0], cost[1], "--controller", "fair"], "write `scheduler: weighted-fair` too");
     let optimal = [endless.path(), cost[0], cost[1], "--controller", "optimal"];
