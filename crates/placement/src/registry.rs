@@ -281,6 +281,10 @@ impl Registry {
             schema: u64,
         }
         let form = |error| RegistryError::Form { file: file.to_owned(), error };
+        // serde would read a list as a struct.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(form(serde::de::Error::custom("it is not a JSON object")));
+        }
         // The version is checked first, because a later format may have other keys.
         let Version { schema } = serde_json::from_slice(bytes).map_err(form)?;
         if schema != u64::from(SCHEMA) {

@@ -64,7 +64,7 @@ fn an_invalid_baseline_is_refused_with_a_reason() {
         "schema 1 is not supported, allowed is 2: remove the file and count again (--update)"
     );
     assert!(refusal("{").starts_with("not a baseline: EOF"), "{}", refusal("{"));
-    assert!(refusal("[]").starts_with("not a baseline: "));
+    assert!(refusal("[]").starts_with("not a baseline: it is not a JSON object"), "{}", refusal("[]"));
     assert!(refusal(&text.replace("\"set\"", "\"sett\"")).contains("unknown field `sett`"));
     let lowered = text.replace("\"ipp\":30.0", "\"ipp\":20.0");
     assert!(refusal(&lowered).starts_with("'usecase:gw n=4', fw: ipp, packets_per_call"), "{}", refusal(&lowered));

@@ -164,7 +164,7 @@ fn wrong_parameters_are_named() {
         (
             json!({ "source": "192.0.2.1", "peer": "192.0.2.2", "tunnels": ["10.0.0.1 1", "10.0.0.1 2"] }),
             "tunnels[1]",
-            "an earlier line",
+            "tunnels[0] has the same user 10.0.0.1: remove one of the two lines",
         ),
         (json!({ "source": "192.0.2.1", "tunnels": "/no/such/file" }), "tunnels", "cannot read '/no/such/file'"),
         (
@@ -208,7 +208,10 @@ fn a_file_of_tunnels_is_read_and_its_faults_have_lines() {
     assert_eq!(rig.run(&ipv4(0, b"data")).1[46..50], [0, 0, 0, 2], "a large table, which is prefetched");
     let wrong = json!({ "source": "192.0.2.1", "tunnels": "wrong" });
     let error = Rig::within::<GtpuEncap>(&wrong, &mut environment).err().expect("refused").to_string();
-    assert!(error.contains("wrong:3: 'x' is not a user") && error.contains("wrong:4: an earlier line"), "{error}");
+    assert!(
+        error.contains("wrong:3: 'x' is not a user") && error.contains("wrong:4: wrong:1 has the same user 10.0.0.1"),
+        "{error}"
+    );
     std::fs::remove_dir_all(&folder).expect("made above");
 }
 

@@ -4,7 +4,7 @@ use forebay_tables::parameters::{no_memory, number};
 use forebay_tunnels::settings::{AnyEndpoint, family_of};
 use forebay_units::Random;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use forebay_graph::files::{MOST_TABLE, read_text};
 use forebay_graph::{Setup, SetupError};
@@ -158,6 +158,17 @@ enum Key {
     Ipv6(u64),
 }
 
+impl Key {
+    /// Returns the key for a message. With `numbered`, it is a number.
+    fn shown(self, numbered: bool) -> String {
+        match self {
+            Self::Ipv4(number) if numbered => format!("number {number}"),
+            Self::Ipv4(address) => format!("user {}", Ipv4Addr::from_bits(address as u32)),
+            Self::Ipv6(prefix) => format!("user {}/64", Ipv6Addr::from_bits(u128::from(prefix) << 64)),
+        }
+    }
+}
+
 impl Tunnels {
     /// Reads the tunnels. `local` is the outer source address: all peers must have its address family. Packets find a
     /// tunnel by the user's address or, if `numbered`, by number. `peer` is the peer for lines that name no peer. An
@@ -197,16 +208,21 @@ impl Tunnels {
             Table::new(entries, setup.secret()).map_err(lack)
         };
         let mut tunnels = Self { ipv4: table(ipv4)?, ipv6: table(entries.len() - ipv4)?, peers: Peers::default() };
-        for (location, (key, teid, peer)) in entries {
-            let tunnel = Tunnel { teid, peer: tunnels.peers.name(peer) };
-            let new = match key {
+        for (at, (location, (key, teid, peer))) in entries.iter().enumerate() {
+            let tunnel = Tunnel { teid: *teid, peer: tunnels.peers.name(*peer) };
+            let new = match *key {
                 Key::Ipv4(key) => tunnels.ipv4.insert(key, tunnel),
                 Key::Ipv6(key) => tunnels.ipv6.insert(key, tunnel),
             };
             match new {
                 true => {}
                 false if faults.faults.len() == MOST_FAULTS => further += 1,
-                false => faults.and(fault(of_file, location, "an earlier line has the same user or number")),
+                false => {
+                    let first = entries[..at].iter().find(|(_, (other, ..))| other == key);
+                    let first = first.map_or("an earlier line", |(location, _)| location.as_str());
+                    let message = format!("{first} has the same {}: remove one of the two lines", key.shown(numbered));
+                    faults.and(fault(of_file, location, &message));
+                }
             }
         }
         if further > 0 {

@@ -7,6 +7,8 @@
 
 use std::io;
 
+use forebay_units::wording::counted;
+
 use super::input::{Input, Order};
 use super::link::{HEADROOM, Link};
 use super::reader::{Frame, Packet, ReadError};
@@ -233,8 +235,8 @@ impl Ng {
         };
         let Some(interface) = self.interfaces.get(number as usize).copied() else {
             return block.corrupt(format!(
-                "the packet has interface {number}, but only {} interfaces are described",
-                self.interfaces.len()
+                "the packet has interface {number}, but the section describes only {}",
+                counted(self.interfaces.len(), "interface")
             ));
         };
         let (captured, original) = if simple {

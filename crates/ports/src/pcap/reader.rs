@@ -29,8 +29,9 @@ pub enum ReadError {
     Io(#[source] io::Error),
     /// The file is not a capture.
     #[error(
-        "this is not a capture: it starts with the bytes {found:02x?}; allowed are pcap and pcapng, \
-         uncompressed or compressed with gzip, Zstandard or LZ4"
+        "this is not a capture: {}; allowed are pcap and pcapng, uncompressed or compressed with gzip, Zstandard or \
+         LZ4",
+        beginning(found)
     )]
     Format {
         /// The first bytes of the file, up to four.
@@ -75,6 +76,11 @@ pub enum ReadError {
         /// A description of the problem for the user.
         what: String,
     },
+}
+
+/// Describes the first bytes of a file for errors.
+fn beginning(found: &[u8]) -> String {
+    if found.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {found:02x?}") }
 }
 
 /// Returns the name of a record for errors. The number 0 is the header of the file.

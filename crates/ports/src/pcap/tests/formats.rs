@@ -313,7 +313,7 @@ fn errors_name_the_problem_and_its_position() {
         (words(false, &[6, 16, 0, 16]), "the block of 16 bytes is too short"),
         (words(false, &[0x0a0d_0d0a, 28, 7]), "the byte-order magic of the section is [07, 00, 00, 00]"),
         ([words(false, &[0x0a0d_0d0a, 28, 0x1a2b_3c4d]), halves(false, 2, 0)].concat(), "version 2: allowed is 1"),
-        (enhanced(false, 9, 1, 4, &[1; 4]), "the packet has interface 9, but only 1 interfaces are described"),
+        (enhanced(false, 9, 1, 4, &[1; 4]), "the packet has interface 9, but the section describes only 1 interface"),
         (words(false, &[6, 36, 0, 0, 0, 99, 99, 0, 36]), "99 captured bytes do not fit into a block of 36 bytes"),
         (end, "the block has the length 36 at its start and 16777252 at its end"),
         (words(false, &[6]), "the capture ends in the middle of its record 1, which starts at byte 48"),
@@ -328,7 +328,7 @@ fn errors_name_the_problem_and_its_position() {
         (b"\xfd7zXZ\0\0\x04", "this is an xz file"),
         (b"\x02\x21\x4c\x18\0\0\0\0", "this is an LZ4 file of the legacy frame format"),
         (b"hello, world, hello", "this is not a capture: it starts with the bytes [68, 65, 6c, 6c]"),
-        (b"", "this is not a capture: it starts with the bytes []"),
+        (b"", "this is not a capture: it is empty; allowed are pcap and pcapng"),
     ] {
         let text = read_memory(bytes).1.expect("refused").to_string();
         assert!(text.starts_with(says), "{text}");

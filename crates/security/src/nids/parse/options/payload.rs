@@ -42,7 +42,10 @@ fn bytes(text: &str, latin1: bool) -> Result<Vec<u8>, String> {
                             bytes.push(before << 4 | digit);
                             high = None;
                         }
-                        _ => return Err("hexadecimal bytes are two digits each, such as |0d 0a|".to_owned()),
+                        _ => {
+                            let text = short(text);
+                            return Err(format!("'{text}': hexadecimal bytes are two digits each, such as |0d 0a|"));
+                        }
                     }
                 }
             }
