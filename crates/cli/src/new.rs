@@ -8,6 +8,7 @@ mod words;
 use std::io::Write;
 
 use anyhow::bail;
+use forebay_graph::allowed_names;
 use forebay_pipeline::{Source, nearest};
 
 use crate::format::{Align, table};
@@ -128,8 +129,8 @@ impl Template {
             let Some(setting) = self.settings.iter().find(|setting| setting.key == key) else {
                 let keys: Vec<_> = self.settings.iter().map(|setting| setting.key).collect();
                 let near = nearest(key, keys.iter().copied());
-                let allowed = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
-                bail!("the template {} has no setting '{key}'{near}: allowed are {allowed}", self.name);
+                let allowed = allowed_names(keys);
+                bail!("the template {} has no setting '{key}'{near}: {allowed}", self.name);
             };
             setting.words.replace(value, &mut replaced).map_err(|why| anyhow::anyhow!("--set {key}={value}: {why}"))?;
         }

@@ -87,6 +87,16 @@ fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
     (keys, steps)
 }
 
+/// Returns whether a word is a decimal number with a point and a signed exponent, such as `1.8446744073709552e+19`. A
+/// key has no point.
+fn is_scientific(word: &str) -> bool {
+    let is_whole =
+        |digits: &str, most| (1..=most).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
+    let Some((number, exponent)) = word.split_once("e+").or_else(|| word.split_once("e-")) else { return false };
+    let parts = number.split_once('.');
+    parts.is_some_and(|(whole, rest)| is_whole(whole, 1) && is_whole(rest, LONGEST_NUMBER)) && is_whole(exponent, 3)
+}
+
 /// Adds the words in a part of a text that may be keys to `keys`.
 fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
     let of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '+' | '-');
@@ -96,7 +106,7 @@ fn words(text: &str, part: Range<usize>, keys: &mut Vec<Range<usize>>) {
         let is_number = text[word.clone()]
             .split(['+', '-', '.', ':'])
             .all(|part| part.len() <= LONGEST_NUMBER && part.bytes().all(|c| c.is_ascii_digit()));
-        if is_number {
+        if is_number || is_scientific(&text[word.clone()]) {
             continue;
         }
         if is_like_a_key(&text[word.clone()]) {

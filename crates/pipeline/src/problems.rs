@@ -19,6 +19,14 @@ pub struct Problems {
     pub faults: Vec<Fault>,
 }
 
+impl Problems {
+    /// Returns the faults with the name of the configuration as their place, because the configuration has no text.
+    pub(crate) fn without_text(self, file: &str) -> Self {
+        let of_whole = |fault: Fault| Fault { place: shown_file(file), line: None, column: None, ..fault };
+        Self { faults: self.faults.into_iter().map(of_whole).collect() }
+    }
+}
+
 impl SourceLocation {
     /// Returns the place for messages. `file` is the name of the file as messages show it, and `sets` are the settings.
     pub(crate) fn shown(self, file: &str, sets: &[String]) -> String {

@@ -51,7 +51,8 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
             SourceLocation::START,
             format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
         );
-        return Err(faults.finish(&file, "", sets).expect_err("a finding was added"));
+        let problems = faults.finish(&file, "", sets).expect_err("a finding was added");
+        return Err(problems.without_text(&file));
     };
     let mut given: BTreeMap<&str, (String, Option<usize>)> =
         case.parameters.iter().map(|parameter| (parameter.name, (parameter.default.to_owned(), None))).collect();

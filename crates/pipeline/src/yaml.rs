@@ -217,8 +217,15 @@ pub(crate) fn parse(text: &str, faults: &mut Vec<LocatedFault>) -> Result<Node, 
     }
     let text = shield_gates(text);
     let shielded = matches!(text, Cow::Owned(_));
-    let mut composer =
-        Composer { parser: Parser::new_from_str(&text), shielded, faults, anchors: HashMap::new(), nodes: 0, depth: 0 };
+    let mut composer = Composer {
+        parser: Parser::new_from_str(&text),
+        text: &text,
+        shielded,
+        faults,
+        anchors: HashMap::new(),
+        nodes: 0,
+        depth: 0,
+    };
     composer.document()
 }
 
@@ -262,6 +269,7 @@ fn place(span: &Span) -> SourceLocation {
 /// Builds the tree from the parser's events.
 struct Composer<'i, 'f> {
     parser: Parser<'i, granit_parser::StrInput<'i>>,
+    text: &'i str,
     /// Whether brackets of gates were replaced in the text.
     shielded: bool,
     faults: &'f mut Vec<LocatedFault>,
@@ -305,6 +313,12 @@ impl<'i> Composer<'i, '_> {
                 Some(Ok(event)) => return Ok(Some(event)),
                 Some(Err(error)) => {
                     let span = Span::new(*error.marker(), *error.marker());
+                    if error.info().contains("unknown anchor") {
+                        return Err(LocatedFault::from_fault(
+                            place(&span),
+                            self.unknown_anchor(error.marker().index()),
+                        ));
+                    }
                     return Err(LocatedFault::new(
                         place(&span),
                         format!("not YAML: {}", self.unshield(error.info().into())),
@@ -312,6 +326,14 @@ impl<'i> Composer<'i, '_> {
                 }
             }
         }
+    }
+
+    /// Returns the fault of an alias whose anchor is unknown. The alias begins at the character with this index.
+    fn unknown_anchor(&self, index: usize) -> Fault {
+        let of_alias = |c: &char| !c.is_whitespace() && !",[]{}".contains(*c);
+        let alias: String = self.text.chars().skip(index).take_while(of_alias).collect();
+        let wrong = format!("no anchor is called {}", quote(alias.trim_start_matches('*')));
+        Fault::with_hint(wrong, "write `&` and this name before the value that the alias repeats")
     }
 
     /// Reads the value that begins with `event`.

@@ -30,7 +30,7 @@ pub enum UnitError {
         advice: String,
     },
     /// The value is too large for exact arithmetic.
-    #[error("'{value}' is too large for {what}: allowed is up to {most}")]
+    #[error("'{value}' is too large for {what}: the largest is {most}")]
     Large {
         /// The text.
         value: String,
@@ -383,14 +383,14 @@ mod tests {
         let message = |error: UnitError| error.to_string();
         let time = |text: &str| text.parse::<Nanos>().map_err(message);
         assert_eq!(time("9000000s"), Ok(Nanos(9_000_000_000_000_000)));
-        let large = |text: &str| format!("'{text}' is too large for a span of time: allowed is up to 104d");
+        let large = |text: &str| format!("'{text}' is too large for a span of time: the largest is 104d");
         for text in
             ["9000001s", "99999999999s", &"9".repeat(30), &"9".repeat(400)].map(|text| text.trim_end_matches('s'))
         {
             assert_eq!(time(&format!("{text}s")), Err(large(&format!("{text}s").chars().take(40).collect::<String>())));
         }
         let bytes = "9999999999GiB".parse::<Bytes>().map_err(message);
-        assert_eq!(bytes, Err("'9999999999GiB' is too large for a size: allowed is up to 8381903GiB".to_owned()));
+        assert_eq!(bytes, Err("'9999999999GiB' is too large for a size: the largest is 8381903GiB".to_owned()));
     }
 
     proptest! {

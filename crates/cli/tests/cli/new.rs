@@ -62,7 +62,7 @@ fn settings_replace_each_occurrence() {
 fn unknown_templates_and_settings_are_refused_with_the_known_ones() {
     for (arguments, expected) in [
         (&["new", "ofice-gateway"][..], "there is no template 'ofice-gateway' (did you mean 'office-gateway'?)"),
-        (&["new", "router", "--set", "lan=x"], "the template router has no setting 'lan': allowed are none"),
+        (&["new", "router", "--set", "lan=x"], "the template router has no setting 'lan': none is allowed"),
         (
             &["new", "office-gateway", "--set", "lam=x"],
             "has no setting 'lam' (did you mean 'lan'?): allowed are lan, wan,",

@@ -33,6 +33,8 @@ fn unknown_commands_and_names_are_refused() {
 fn invalid_files_are_refused() {
     assert_error(&["run", "/nonexistent.yaml"], &["/nonexistent.yaml", "cannot be read"]);
     assert_error(&["check", "/"], &["cannot be read"]);
+    assert_error(&["check", ""], &["the file name is empty: name a file"]);
+    assert_error(&["check", "usecase:nosuch"], &["usecase:nosuch: there is no use case 'nosuch'"]);
     assert_error(&["run", "gw"], &["gw: cannot be read", "did you mean 'usecase:gw'"]);
     assert_error(&["check", "acl"], &["acl: cannot be read", "did you mean 'function:acl'"]);
     let file = File::new(&ROUTER.replace("hop: { ttl: }", "hop: { tll: }"));
@@ -204,7 +206,7 @@ fn invalid_settings_of_batch_control_are_refused() {
     set("flows.0.slo=0s", &["flows[0].slo: a delay objective of 0s cannot be met: allowed is more than 0"]);
     set("flows.0.slo=-1ms", &["flows[0].slo: '-1ms' is not a span of time", "units: ns, us, ms, s"]);
     set("flows.0.slo=1parsec", &["'1parsec' is not a span of time"]);
-    set("flows.0.slo=99999999999s", &["'99999999999s' is too large for a span of time: allowed is up to 104d"]);
+    set("flows.0.slo=99999999999s", &["'99999999999s' is too large for a span of time: the largest is 104d"]);
     set("flows.0.min_rate=0pps", &["0pps: allowed are 1pps to 1000Gpps"]);
     set("flows.0.percentile=101", &["'101' is out of range: allowed is a number above 0 to 100"]);
     set("flows.all.slo=1ms", &["the list 'flows' has no item 'all'", "(did you mean 'flows.0'?)"]);

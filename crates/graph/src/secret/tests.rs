@@ -112,6 +112,17 @@ fn names_that_are_known_are_shown() {
     assert_eq!(without_keys(text), "modules.fw-9f86d081884c7d65.acl: (not shown): cannot open");
 }
 
+/// Regression: a number with 16 digits behind its point was hidden.
+#[test]
+fn a_number_with_an_exponent_is_shown() {
+    for text in ["seed: '1.8446744073709552e+19' is out of range", "x: 1.2345678901234567e-200: allowed are 0 to 1"] {
+        assert_eq!(without_keys(text), text);
+    }
+    for text in ["8446744073709552e", "a.8446744073709552e+19", "1.8446744073709552e+a0b1"] {
+        assert_eq!(without_keys(text), HIDDEN);
+    }
+}
+
 #[test]
 fn a_path_to_something_is_shown() {
     let folder = std::env::temp_dir().join("a0b1c2d3e4f506172839405162738495");

@@ -33,7 +33,7 @@ pub enum LayoutError {
         remaining: usize,
     },
     /// The end does not fit 16 bits, which hold all offsets.
-    #[error("packet memory ends at byte {0} of the chunk: allowed is up to 65535")]
+    #[error("packet memory ends at byte {0} of the chunk: allowed are 0 to 65535")]
     End(usize),
 }
 

@@ -61,6 +61,10 @@ impl Source {
     /// # Errors
     /// Returns an error if the file cannot be read, is a capture or is not UTF-8.
     pub fn read(path: &Path) -> Result<Self, Problems> {
+        if path.as_os_str().is_empty() {
+            let fault = Fault::with_hint("the file name is empty", "name a file, or `usecase:NAME`");
+            return Err(Problems { faults: vec![fault] });
+        }
         let bytes = match read_text(path, MAX_TEXT as u64) {
             // A capture may be longer than any configuration.
             Err(_) if begins_as_capture(path) => Ok(CAPTURE.to_vec()),

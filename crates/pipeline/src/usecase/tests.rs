@@ -144,7 +144,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
     let refused = |name: &str, given: &[&str]| usecase(name, &sets(given)).expect_err("refused").to_string();
     assert_eq!(
         refused("gx", &[]),
-        "usecase:gx:1: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc, sfc_a, sfc_b, \
+        "usecase:gx: there is no use case 'gx' (did you mean 'gw'?): there are l2l3, gw, vrf, mgw, rc, sfc_a, sfc_b, \
          forward, router, firewall, nids, dpi, vpn, aes"
     );
     assert_eq!(refused("gw", &["n=0"]), "--set n=0: n: '0' is not allowed: allowed is a whole number from 1 to 4096");

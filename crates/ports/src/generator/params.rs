@@ -8,6 +8,7 @@ use std::sync::Arc;
 use forebay_graph::{PortCounters, Setup, SetupError};
 use forebay_packet::{MAX_BATCH, MAX_FRAME, wire::ethernet::MacAddress};
 use forebay_units::Nanos;
+use forebay_units::wording::counted;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -64,8 +65,9 @@ pub struct Params {
     pub size: Option<Size>,
     /// The number of sessions (1 to 16777216).
     pub sessions: usize,
-    /// The exponent s of the sessions' shares: session k has a share proportional to 1 / kˢ (Zipf). With 0, all shares
-    /// are equal, and sessions take turns, packet by packet.
+    /// The exponent s of the sessions' shares, 0 to 10: session k has a share proportional to 1 / kˢ (Zipf). With 0, all
+    /// shares are equal, and sessions take turns, packet by packet.
+    #[schemars(range(min = 0, max = 10))]
     pub skew: f64,
     /// The number of successive packets in each turn of a session (1 to 65536).
     pub burst: usize,
@@ -224,7 +226,9 @@ impl Params {
                 ));
             }
         }
-        allowed("vlans", self.vlans.len(), 0, 2)?;
+        if self.vlans.len() > 2 {
+            return Err(SetupError::not_allowed("vlans", counted(self.vlans.len(), "tag"), "0 to 2"));
+        }
         self.vlans.iter().enumerate().try_for_each(|(n, vlan)| allowed(&format!("vlans[{n}]"), *vlan, 0, 4095))?;
         self.check_stacks()?;
         if let Arrivals::OnOff { on, off } = self.arrivals {
