@@ -91,7 +91,7 @@ fn find(text: &str, names: &HashSet<String>) -> (Vec<Range<usize>>, usize) {
 /// key has no point.
 fn is_scientific(word: &str) -> bool {
     let is_whole =
-        |digits: &str, most| (1..=most).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
+        |digits: &str, most: usize| (1..=most).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
     let Some((number, exponent)) = word.split_once("e+").or_else(|| word.split_once("e-")) else { return false };
     let parts = number.split_once('.');
     parts.is_some_and(|(whole, rest)| is_whole(whole, 1) && is_whole(rest, LONGEST_NUMBER)) && is_whole(exponent, 3)
