@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-/// Returns a number of things: `1 value`, `2 values`, `2 addresses`. `thing` is a noun whose plural ends in `s` or `es`.
+/// Returns a number of things: `1 value`, `2 values`, `2 addresses`. The plural of `thing` must end in `s`, or in `es`
+/// if `thing` ends in `s`.
 #[must_use]
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
     let plural = if number == N::from(1) {

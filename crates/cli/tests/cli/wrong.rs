@@ -224,6 +224,9 @@ fn negative_numbers_are_refused_with_their_flag() {
     let of_run = "'0s' for '--duration <TIME>': allowed are times above 0";
     assert_error(&["run", file.path(), "--duration", "0s"], &[of_run]);
     assert_error(&["run", file.path(), "--trace", "0"], &["'0' for '--trace <N>': allowed are 1 to 100000"]);
+    assert_error(&["run", file.path(), "--instance", ""], &["--instance '': allowed are up to"]);
+    let long = "x".repeat(200);
+    assert_error(&["run", file.path(), "--socket", &long], &["a path of 200 bytes: allowed are 1 to 107"]);
     assert_error(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
     assert_error(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
     assert_error(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);

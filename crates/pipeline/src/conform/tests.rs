@@ -123,8 +123,8 @@ fn an_unknown_key_is_reported_with_the_keys_of_all_forms() {
     assert_eq!(messages(json!({ "gtpu": {} })), [""; 0]);
 }
 
-/// Regression: messages used the plural for one thing, put a comma before a range, listed the keys of a mapping a second
-/// time, and proposed `[2]` for a list of mappings.
+/// Regression: messages used the plural for one thing, put a comma before a range, listed the keys of a mapping twice,
+/// and proposed `[2]` for a list of mappings.
 #[test]
 fn messages_agree_with_numbers_and_repeat_nothing() {
     let rules = Rules::new(json!({

@@ -65,8 +65,8 @@ pub struct Params {
     pub size: Option<Size>,
     /// The number of sessions (1 to 16777216).
     pub sessions: usize,
-    /// The exponent s of the sessions' shares, 0 to 10: session k has a share proportional to 1 / kˢ (Zipf). With 0, all
-    /// shares are equal, and sessions take turns, packet by packet.
+    /// The exponent s of the sessions' shares, 0 to 10: session k has a share proportional to 1 / kˢ (Zipf). With 0,
+    /// all shares are equal, and sessions take turns, packet by packet.
     #[schemars(range(min = 0, max = 10))]
     pub skew: f64,
     /// The number of successive packets in each turn of a session (1 to 65536).
