@@ -10,7 +10,7 @@ use forebay_control::Profiled;
 use forebay_graph::{Cost, Plan};
 use forebay_instance::ControlInputs;
 use forebay_models::batching::Line;
-use forebay_pipeline::{Source, listed, nearest};
+use forebay_pipeline::{Source, known_names};
 
 use crate::printed;
 
@@ -67,8 +67,8 @@ pub(crate) fn given(plan: &Plan, given: &[(String, Cost)]) -> anyhow::Result<Vec
         if !named {
             let names: BTreeSet<_> =
                 plan.modules.iter().flat_map(|module| [module.name.as_str(), module.kind]).collect();
-            let (near, known) = (nearest(name, names.iter().copied()), listed(names.iter().copied()));
-            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{near}: there are {known}"));
+            let known = known_names(name, names);
+            return Err(anyhow!("--cost {name}: no module or function is called '{name}'{known}"));
         }
     }
     Ok(costs)

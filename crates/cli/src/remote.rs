@@ -16,7 +16,7 @@ use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use forebay_functions::tables::acl::rule_file::numbered_classbench;
 use forebay_observe::filter::Filter;
-use forebay_pipeline::{listed, nearest};
+use forebay_pipeline::{known_names, listed, nearest};
 use forebay_protocol::{
     Census, Client, ClientError, Request, Response,
     event::Event,
@@ -239,9 +239,8 @@ fn surplus(arguments: &args::Show) -> anyhow::Result<()> {
 /// for an element in the error.
 fn only<T>(all: &mut Vec<T>, kind: &str, name: &str, name_of: impl Fn(&T) -> &String) -> anyhow::Result<()> {
     if !all.iter().any(|one| name_of(one) == name) {
-        let names: Vec<&str> = all.iter().map(|one| name_of(one).as_str()).collect();
-        let (near, known) = (nearest(name, names.iter().copied()), listed(names.iter().copied()));
-        bail!("no {kind} is called '{name}'{near}: there are {known}");
+        let known = known_names(name, all.iter().map(|one| name_of(one).as_str()));
+        bail!("no {kind} is called '{name}'{known}");
     }
     all.retain(|one| name_of(one) == name);
     Ok(())

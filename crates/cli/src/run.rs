@@ -21,7 +21,7 @@ use forebay_instance::{
 };
 use forebay_observe::drops::{DropSender, Tally};
 use forebay_observe::trace::{Hub, Tracer};
-use forebay_pipeline::{Conditions, Loaded, is_built_in, listed, nearest};
+use forebay_pipeline::{Conditions, Loaded, is_built_in, known_names};
 use forebay_protocol::{
     event::{EventName, on_one_line},
     locate::{named_socket_path, socket_path},
@@ -439,9 +439,9 @@ fn set_triggers(plans: &mut [Plan], triggers: &[(String, usize)]) -> anyhow::Res
     for (name, trigger) in triggers {
         for plan in &mut *plans {
             let Some(module) = plan.modules.iter().position(|module| module.name == *name) else {
-                let names = || plan.modules.iter().map(|module| module.name.as_str());
-                let (near, known, name) = (nearest(name, names()), listed(names()), without_keys(name));
-                bail!("--trigger {name}={trigger}: no module is called '{name}'{near}: there are {known}");
+                let known = known_names(name, plan.modules.iter().map(|module| module.name.as_str()));
+                let name = without_keys(name);
+                bail!("--trigger {name}={trigger}: no module is called '{name}'{known}");
             };
             if *trigger > plan.batch {
                 bail!("--trigger {name}={trigger}: allowed are 0 to {}, the largest batch", plan.batch);

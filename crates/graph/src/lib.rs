@@ -53,7 +53,7 @@ pub use inventory;
 pub use links::{Links, links};
 pub use live::{Live, Read, Reader, Replay};
 pub use meter::Meter;
-pub use names::{allowed_names, listed, nearest};
+pub use names::{allowed_names, existing_names, known_names, listed, nearest};
 pub use observer::{DropSite, Observer, Visit};
 pub use own::{Lent, Own};
 pub use own_counters::OwnCounters;

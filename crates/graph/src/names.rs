@@ -44,6 +44,22 @@ pub fn allowed_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// Returns the existing names with their verb, for a message: `there are a, b`, `there is a` or `there are none`.
+#[must_use]
+pub fn existing_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("there {verb} {}", listed(names))
+}
+
+/// Returns the end of a message that nothing is called `wrong`: a similar name, if there is one, and the existing
+/// names. An example is ` (did you mean 'acl'?): there are acl, dpi`.
+#[must_use]
+pub fn known_names<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    format!("{}: {}", nearest(wrong, names.iter().copied()), existing_names(names))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +79,15 @@ mod tests {
         assert_eq!(allowed_names([]), "none is allowed");
         assert_eq!(allowed_names(["a"]), "allowed is a");
         assert_eq!(allowed_names(["a", "b"]), "allowed are a, b");
+        assert_eq!(existing_names([]), "there are none");
+        assert_eq!(existing_names(["a"]), "there is a");
+        assert_eq!(existing_names(["a", "b"]), "there are a, b");
+    }
+
+    #[test]
+    fn an_unknown_name_is_followed_by_a_similar_name_and_all_names() {
+        assert_eq!(known_names("ac", ["acl", "dpi"]), " (did you mean 'acl'?): there are acl, dpi");
+        assert_eq!(known_names("firewall", ["acl"]), ": there is acl");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use compile::{Checked, Conditions, check, check_str};
 pub use conform::Rules;
 pub use demands::{Demands, PortDemand, demands};
 pub use document::{CheckedModule, Document, written};
-pub use forebay_graph::{allowed_names, listed, nearest, on_one_line};
+pub use forebay_graph::{allowed_names, known_names, listed, nearest, on_one_line};
 pub use forebay_protocol::check::Fault;
 pub use graph::graph;
 pub use load::{Loaded, Prepared, load, prepare, rearrange};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay_graph::{Target, listed, nearest};
+use forebay_graph::{Target, known_names};
 use forebay_protocol::{ModuleMove, WantedWorkers};
 use thiserror::Error;
 
@@ -34,13 +34,11 @@ pub struct Moving {
 #[derive(Debug, Error)]
 pub enum MoveError {
     /// No module has this name.
-    #[error("no module is called '{name}'{near}: {known}")]
+    #[error("no module is called '{name}'{known}")]
     Unknown {
         /// The name.
         name: String,
-        /// A similar name, if there is one.
-        near: String,
-        /// The existing modules.
+        /// The [end of the message](known_names): a similar name, if there is one, and the existing modules.
         known: String,
     },
     /// The request names a module twice.
@@ -149,10 +147,9 @@ pub fn move_modules(
 
 /// Returns the wanted move of a module. Checks that the module and the workers exist.
 fn checked_move(running: &PipelineParts, wanted: &WantedWorkers) -> Result<ModuleMove, MoveError> {
-    let names = || running.graph.modules.iter().map(|module| module.name.as_str());
     let Some((_, from)) = running.modules.get(&wanted.module) else {
-        let (near, known) = (nearest(&wanted.module, names()), format!("there are {}", listed(names())));
-        return Err(MoveError::Unknown { name: wanted.module.clone(), near, known });
+        let names = running.graph.modules.iter().map(|module| module.name.as_str());
+        return Err(MoveError::Unknown { name: wanted.module.clone(), known: known_names(&wanted.module, names) });
     };
     let (module, mut to) = (wanted.module.clone(), wanted.to.clone());
     to.sort_unstable();

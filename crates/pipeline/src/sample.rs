@@ -3,7 +3,7 @@
 //!
 //! With such pipelines, the cost of every function can be measured without writing a configuration for it.
 
-use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, listed, nearest, states};
+use forebay_graph::{Declaration, Setup, SetupEnvironment, StateDeclaration, functions, known_names, states};
 use forebay_units::Frequency;
 use serde_json::Value;
 
@@ -43,13 +43,8 @@ pub fn sample(name: &str, sets: &[String]) -> Result<Source, Problems> {
     };
     let all = functions();
     let Some(function) = all.iter().find(|function| function.name == name) else {
-        let names = || all.iter().map(|function| function.name);
-        return Err(wrong(format!(
-            "there is no function {}{}: there are {}",
-            quote(name),
-            nearest(name, names()),
-            listed(names())
-        )));
+        let known = known_names(name, all.iter().map(|function| function.name));
+        return Err(wrong(format!("there is no function {}{known}", quote(name))));
     };
     let params = params(function.example).map_err(|message| wrong(format!("its example: {message}")))?;
     let gates = gates(function, &params).map_err(|message| wrong(format!("its example: {message}")))?;

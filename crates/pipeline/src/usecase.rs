@@ -22,7 +22,7 @@ mod vrf;
 use std::collections::BTreeMap;
 
 pub use self::parameters::{Parameter, UseCase};
-use forebay_graph::{listed, nearest};
+use forebay_graph::{known_names, listed, nearest};
 
 use self::parameters::Values;
 use crate::faults::FaultCollector;
@@ -46,11 +46,8 @@ pub fn usecase(name: &str, sets: &[String]) -> Result<Source, Problems> {
     let file = format!("usecase:{name}");
     let mut faults = FaultCollector::default();
     let Some(case) = usecases().iter().find(|case| case.name == name) else {
-        let names = || usecases().iter().map(|case| case.name);
-        faults.add(
-            SourceLocation::START,
-            format!("there is no use case {}{}: there are {}", quote(name), nearest(name, names()), listed(names())),
-        );
+        let known = known_names(name, usecases().iter().map(|case| case.name));
+        faults.add(SourceLocation::START, format!("there is no use case {}{known}", quote(name)));
         let problems = faults.finish(&file, "", sets).expect_err("a finding was added");
         return Err(problems.without_text(&file));
     };

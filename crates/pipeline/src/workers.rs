@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use forebay_control::Arrangement;
-use forebay_graph::{Placement, StateKind, Target, listed, nearest};
+use forebay_graph::{Placement, StateKind, Target, existing_names, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
@@ -61,22 +61,21 @@ impl Workers {
             }
             for name in worker.modules.iter().flatten().filter(|name| !names.contains(&name.as_str())) {
                 let near = nearest(name, names.iter().copied());
-                let known = listed(names.iter().copied());
-                let known = if near.is_empty() { format!(": there are {known}") } else { String::new() };
+                let known = if near.is_empty() { format!(": {}", existing_names(names.iter().copied())) } else { near };
                 faults.add(
                     places[number],
-                    format!("workers[{number}].modules: no module is called {}{near}{known}", quote(name)),
+                    format!("workers[{number}].modules: no module is called {}{known}", quote(name)),
                 );
             }
         }
-        let listed = |name: &str| {
+        let workers_of = |name: &str| {
             let of = |worker: &Worker| worker.modules.iter().flatten().any(|module| module == name);
             (0..all.len()).filter(|worker| of(&all[*worker])).collect::<Vec<_>>()
         };
         let others: Vec<usize> = (0..all.len()).filter(|worker| all[*worker].modules.is_none()).collect();
         let mut modules = Vec::new();
         for entry in entries(root, "modules") {
-            let mut on = listed(&entry.key);
+            let mut on = workers_of(&entry.key);
             if on.is_empty() {
                 on.clone_from(&others);
             }

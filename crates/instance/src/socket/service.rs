@@ -14,7 +14,7 @@ use forebay_graph::report::Reading;
 use forebay_graph::secret::without_keys;
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{
-    Problems, Source, built_in, is_built_in, listed, nearest, shown_file, shown_setting, shown_settings, shown_text,
+    Problems, Source, built_in, is_built_in, known_names, shown_file, shown_setting, shown_settings, shown_text,
     with_settings,
 };
 use forebay_protocol::check::{Checked, Fault};
@@ -380,8 +380,7 @@ pub(super) fn act(service: &Service, module: &str, action: Action) -> Response {
     let telemetries = service.instance.board().telemetries();
     let Some(number) = telemetries[0].modules.iter().position(|known| known.name == module) else {
         let names = telemetries[0].modules.iter().map(|known| known.name.as_str());
-        let near = nearest(module, names.clone());
-        return Response::Error(format!("no module is called '{module}'{near}: there are {}", listed(names)));
+        return Response::Error(format!("no module is called '{module}'{}", known_names(module, names)));
     };
     match service.instance.act(&[action.of(number)]) {
         Ok(()) => Response::Done,
