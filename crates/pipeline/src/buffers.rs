@@ -20,7 +20,7 @@ pub(crate) fn unreached(trigger: u64, batch: usize) -> SetupError {
 pub(crate) fn read_buffers(root: &Node, ends: &Ends, batch: usize, faults: &mut FaultCollector) -> Vec<Buffer> {
     let mut buffers = vec![Buffer::default(); ends.modules.len()];
     for entry in entries(root, "buffers") {
-        let module = match ends.module(&entry.key, "buffers") {
+        let module = match ends.module(&entry.key, "buffers belong to modules") {
             Ok(module) => module,
             Err(wrong) => {
                 faults.add(entry.place, wrong);

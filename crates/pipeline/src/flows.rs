@@ -187,9 +187,7 @@ fn step(ends: &Ends, stop: Stop<'_>) -> Result<Option<Step>, String> {
     if name == line::DROP {
         return Err("a flow's path names modules, not 'drop'".to_owned());
     }
-    let Target::Module(module) = ends.find(name)? else {
-        return Err(format!("'{name}' is a port: a flow's path names only modules"));
-    };
+    let module = ends.module(name, "a flow's path names only modules")?;
     match gate {
         None => Ok(Some(Step { module, gate: None })),
         Some(gate) => Ok(ends.gate(module, gate)?.map(|gate| Step { module, gate: Some(gate) })),

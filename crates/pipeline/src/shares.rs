@@ -38,7 +38,7 @@ pub(crate) fn read_shares(root: &Node, ends: &Ends, faults: &mut FaultCollector)
         faults.add(section.place, message);
     }
     for entry in entries(root, "shares") {
-        let module = match ends.module(&entry.key, "shares") {
+        let module = match ends.module(&entry.key, "shares belong to modules") {
             Ok(module) => module,
             Err(wrong) => {
                 faults.add(entry.place, wrong);

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use forebay_graph::{Target, listed, nearest};
+use forebay_graph::{Target, existing_names, listed, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::faults::FaultCollector;
@@ -70,23 +70,32 @@ impl Ends {
     pub(crate) fn find(&self, name: &str) -> Result<Target, String> {
         let found = self.names.get(name).copied();
         found.ok_or_else(|| {
-            let near = self.nearest(name, self.names.keys().map(String::as_str).chain([DROP]));
             let ports = self.ports.iter().map(|end| end.name.as_str());
-            let all = ports.chain(self.modules.iter().map(|end| end.name.as_str()));
-            let lists_names = near.is_empty() && self.suggestions.get() > 0;
-            let known = if lists_names { format!(": there are {}", listed(all)) } else { String::new() };
-            format!("no module or port is called {}{near}{known}", quote(name))
+            let modules = self.modules.iter().map(|end| end.name.as_str());
+            // A line may also name `drop`.
+            let known = self.known(name, ports.chain(modules).chain([DROP]));
+            format!("no module or port is called {}{known}", quote(name))
         })
     }
 
-    /// Returns the index of the module called `name`, to which an entry of `section` applies. Otherwise returns a
-    /// message.
-    pub(crate) fn module(&self, name: &str, section: &str) -> Result<usize, String> {
-        match self.find(name) {
-            Ok(Target::Module(module)) => Ok(module),
-            Ok(_) => Err(format!("'{name}' is a port: {section} belong to modules")),
-            Err(unknown) => Err(format!("{unknown}; {section} belong to modules")),
+    /// Returns the index of the module called `name`. Otherwise returns a message. If `name` is a port, the message
+    /// ends with `rule`, the reason why a port is not allowed.
+    pub(crate) fn module(&self, name: &str, rule: &str) -> Result<usize, String> {
+        match self.names.get(name) {
+            Some(Target::Module(module)) => Ok(*module),
+            Some(_) => Err(format!("{} is a port: {rule}", quote(name))),
+            None => {
+                let known = self.known(name, self.modules.iter().map(|end| end.name.as_str()));
+                Err(format!("no module is called {}{known}", quote(name)))
+            }
         }
+    }
+
+    /// Returns the end of a message that nothing is called `wrong`: a similar name, or else all `names`. Empty if no
+    /// more searches are allowed.
+    fn known<'a>(&self, wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+        let near = self.nearest(wrong, names.clone());
+        if near.is_empty() && self.suggestions.get() > 0 { format!(": {}", existing_names(names)) } else { near }
     }
 
     /// Returns a suggestion of a similar name, for a message. Empty if no name is similar, or if no more searches are

@@ -99,7 +99,7 @@ workers: []
         test.yaml:14: buffers.a.trigger: '300' is out of range: allowed is a whole number from 0 to 256
         test.yaml:14: buffers.a.hold: '1' has no unit: write a number with a unit, such as 1us (units: ns, us, ms, s, \
             min, h, d); up to 104d
-        test.yaml:15: no module or port is called 'z': there are in, old, a, b, c, d, e, h; buffers belong to modules
+        test.yaml:15: no module is called 'z': there are a, b, c, d, e, h
         test.yaml:16: 'in' is a port: buffers belong to modules
         test.yaml:17: pipeline[0]: '3' is a number or truth value where text is expected: put it in quotes
         test.yaml:19: flows[0].path: '3' does not fit: allowed are text, a list
@@ -160,7 +160,8 @@ pipeline:
         test.yaml:22: 'in' has no gates: only modules have gates
         test.yaml:23: no packet can leave by port 'in', which only receives: end the line with another port or `drop`
         test.yaml:24: no packet enters by port 'out', which only sends: start the line with another port
-        test.yaml:25: no module or port is called 'nothing': there are in, out, both, idle, a, s, b, both, drop, lone
+        test.yaml:25: no module or port is called 'nothing': there are in, out, both, idle, a, s, b, both, drop, lone, \
+            drop
         test.yaml:26: no module or port is called 'ot' (did you mean 'out'?)
         test.yaml:27: 'a' leads nowhere: write a target, such as `a -> drop`
         test.yaml:28: 'a - > b' is not a name: lines are names with `->` between in 'a - > b'
@@ -232,7 +233,7 @@ flows:
         test.yaml:11: flows[0].path: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
         test.yaml:12: flows[1].path: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
         test.yaml:13: flows[2].path: module 's' has no gate 'z': it has x, y
-        test.yaml:13: flows[2].path: no module or port is called 'nob': there are in, s, a, b
+        test.yaml:13: flows[2].path: no module is called 'nob': there are s, a, b
         test.yaml:14: flows[3].path: 'in' is a port: a flow's path names only modules
         test.yaml:16: flows[5].name: two flows are called 'five', the first in line 15: give each flow its own name
         test.yaml:16: flows[5].slo: a delay objective of 0us cannot be met: allowed is more than 0
@@ -333,8 +334,8 @@ pipeline: [in -> m -> sinks, b -> nowhere -> out, 'c -> s', 's[x] -> sinks']
     );
     insta::assert_snapshot!(astray, @r"
         test.yaml:2: gate y of module 's' leads nowhere: write a line such as `s[y] -> drop`
-        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s
-        test.yaml:3: no module or port is called 'nowhere': there are in, b, c, out, m, s
-        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s
+        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s, drop
+        test.yaml:3: no module or port is called 'nowhere': there are in, b, c, out, m, s, drop
+        test.yaml:3: no module or port is called 'sinks': there are in, b, c, out, m, s, drop
         ");
 }

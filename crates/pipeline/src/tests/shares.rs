@@ -60,7 +60,7 @@ shares:
         test.yaml:6: shares.a.when_full: 'stop' does not fit: allowed are wait, drop
         test.yaml:7: shares.b.low: 50: allowed are 0 to 49
         test.yaml:8: 'in' is a port: shares belong to modules
-        test.yaml:9: no module or port is called 'd': there are in, a, b, c; shares belong to modules
+        test.yaml:9: no module is called 'd': there are a, b, c
         test.yaml:10: shares.c: unknown key 'wieght' (did you mean 'weight'?): allowed are burst, high, low, queue, \
             rate, weight, when_full
         ");
