@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use forebay_models::placement::Way;
 use serde::Deserialize;
 
+use crate::answer::{Answer, ChainAnswer, ChainForm};
 use crate::chains::Chains;
 use crate::server::Server;
 
@@ -48,7 +49,7 @@ struct Printed {
     chains: Vec<PrintedChain>,
 }
 
-/// A chain in the output. The fields must have the names that they have in [`ChainAnswer`](crate::answer::ChainAnswer).
+/// A chain in the output. The fields must have the names that they have in [`ChainAnswer`].
 #[derive(Deserialize)]
 struct PrintedChain {
     chain: String,
@@ -57,7 +58,7 @@ struct PrintedChain {
     seats: Vec<PrintedSeat>,
 }
 
-/// The form of a chain. The names must be those of [`ChainForm`](crate::answer::ChainForm).
+/// The form of a chain. The names must be those of [`ChainForm`].
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PrintedForm {
@@ -149,11 +150,26 @@ impl EarlierPlacement {
         earlier
     }
 
-    /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has cores in
-    /// place of domains. If functions share a core now, more of them may change cores than domains. Returns 0 for a
-    /// chain that was ignored.
+    /// Returns the chains of which functions, or copies, get another core in the placement `placed`, each with the
+    /// number of these functions or copies. If functions share a core now, more of them may change cores than domains.
+    /// Chains that were ignored have no moves.
     #[must_use]
-    pub fn moves_between_cores(&self, chain: usize, next: &Way) -> usize {
+    pub fn moves_to<'p>(&self, chains: &Chains, placed: &'p Answer) -> Vec<(&'p ChainAnswer, usize)> {
+        let moves = |placed: &ChainAnswer| {
+            let cores = placed.seats.iter().map(|seat| seat.core).collect();
+            let next = match placed.form {
+                ChainForm::Pipelined => Way::Split(cores),
+                ChainForm::Fused => Way::Whole(cores),
+            };
+            let chain = chains.chains.iter().position(|chain| chain.name == placed.chain);
+            chain.map_or(0, |chain| self.moves_between_cores(chain, &next))
+        };
+        placed.chains.iter().map(|chain| (chain, moves(chain))).filter(|(_, moves)| *moves > 0).collect()
+    }
+
+    /// Returns the number of functions, or of copies, of the chain `chain` that get another core. `next` has cores in
+    /// place of domains. Returns 0 for a chain that was ignored.
+    fn moves_between_cores(&self, chain: usize, next: &Way) -> usize {
         let Some(Some(way)) = self.ways.get(chain) else { return 0 };
         let cores = self.cores[chain].clone();
         let now = if matches!(way, Way::Split(_)) { Way::Split(cores) } else { Way::Whole(cores) };
@@ -225,6 +241,8 @@ mod tests {
     use forebay_pipeline::Source;
 
     use super::*;
+    use crate::answer::{Binding, ModelsAnswer, SeatAnswer};
+    use crate::registry::ModelOrigin;
 
     fn chains(text: &str) -> Chains {
         Chains::read(&Source::new(text, "chains.yaml", "")).unwrap_or_else(|problems| panic!("{problems}"))
@@ -266,6 +284,55 @@ mod tests {
         assert!(wrong.starts_with("not a placement (missing field `version`"), "{wrong}");
     }
 
+    /// Returns a placement of chains on these cores. Its other values mean nothing.
+    fn placed(chains: &[(&str, ChainForm, &[usize])]) -> Answer {
+        let seat = |core: &usize| SeatAnswer { domain: 0, core: *core, functions: Vec::new(), rate_pps: 1.0 };
+        let chain = |(name, form, cores): &(&str, ChainForm, &[usize])| ChainAnswer {
+            chain: (*name).to_owned(),
+            form: *form,
+            home: 0,
+            rate_pps: None,
+            predicted_pps: 1.0,
+            interval_95_pps: [1.0; 2],
+            coupled_pps: None,
+            least_pps: None,
+            keeps_objective: true,
+            functions: Vec::new(),
+            seats: cores.iter().map(seat).collect(),
+            binds: Binding { function: String::new(), drop: 0.0, place: None, domain: 0, share: 0.0 },
+            moves: None,
+        };
+        let models = ModelsAnswer {
+            cpu: String::new(),
+            build: String::new(),
+            origin: ModelOrigin::Simulated,
+            metric: String::new(),
+        };
+        Answer {
+            version: 1,
+            name: String::new(),
+            topology: String::new(),
+            objective: "served",
+            search: "exact",
+            models,
+            value: 1.0,
+            bound: None,
+            gap: None,
+            checked: None,
+            nodes: None,
+            cores_used: 0,
+            cores_usable: 0,
+            domains: Vec::new(),
+            chains: chains.iter().map(chain).collect(),
+            moved: None,
+            moved_within: None,
+            applied: None,
+            rejected: Vec::new(),
+            coupled: None,
+            notes: Vec::new(),
+        }
+    }
+
     #[test]
     fn functions_that_change_cores_are_counted() {
         let server = Server::of(&Topology::synthetic("1x6").expect("it is valid"), false);
@@ -291,6 +358,15 @@ mod tests {
             (1, 2),
             "another form"
         );
+        let next = placed(&[
+            ("a", ChainForm::Pipelined, &[0, 1, 4]),
+            ("b", ChainForm::Fused, &[3, 2]),
+            ("c", ChainForm::Pipelined, &[5]),
+            ("unknown", ChainForm::Fused, &[5]),
+        ]);
+        let moving = earlier.moves_to(&chains, &next);
+        let moving: Vec<_> = moving.iter().map(|(chain, moves)| (chain.chain.as_str(), *moves)).collect();
+        assert_eq!(moving, [("a", 1)]);
         // Regression: moves within a domain were not reported.
         let within = |chain: usize, next: &Way, cores: &[usize]| earlier.moves_within_domains(chain, next, cores);
         assert_eq!([[0, 1, 1], [0, 1, 4]].map(|cores| within(0, &split(&[0; 3]), &cores)), [0, 1]);

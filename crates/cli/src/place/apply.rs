@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use anyhow::{anyhow, bail};
-use forebay_models::placement::Way;
 use forebay_pipeline::listed;
 use forebay_placement::{
     answer::{Answer as Placed, AppliedMove, AppliedPlacement, ChainAnswer, ChainForm},
@@ -89,33 +88,22 @@ impl RunningPlacement {
         Ok(wanted)
     }
 
-    /// Returns an error if more than `most` functions, or copies of chains, would get another core. The search limits
-    /// only the number of functions and copies that change domains. If functions share a core now, some of them may
-    /// also have to move within their domain.
+    /// Returns an error if more than `most` functions, or copies of chains, would get another core. `moving` has the
+    /// chains that move. The search limits only the number of functions and copies that change domains. If functions
+    /// share a core now, some of them may also have to move within their domain.
     fn refuse_too_many_moves(
         &self,
-        chains: &Chains,
-        placed: &Placed,
+        moving: &[(&ChainAnswer, usize)],
         wanted: &[WantedWorkers],
-        (earlier, most): (&EarlierPlacement, usize),
+        most: usize,
     ) -> anyhow::Result<()> {
-        let moves_of = |placed: &ChainAnswer| {
-            let cores = placed.seats.iter().map(|seat| seat.core).collect();
-            let next = match placed.form {
-                ChainForm::Pipelined => Way::Split(cores),
-                ChainForm::Fused => Way::Whole(cores),
-            };
-            let at = chains.chains.iter().position(|chain| chain.name == placed.chain);
-            at.map_or(0, |at| earlier.moves_between_cores(at, &next))
-        };
-        let moving: Vec<_> = placed.chains.iter().filter(|chain| moves_of(chain) > 0).collect();
-        let needed: usize = moving.iter().map(|chain| moves_of(chain)).sum();
+        let needed: usize = moving.iter().map(|(_, moves)| moves).sum();
         if needed <= most {
             return Ok(());
         }
         let now: BTreeMap<_, _> = self.graph.modules.iter().map(|module| (&*module.name, &module.workers)).collect();
         let is_moved = |module: &str| wanted.iter().any(|it| it.module == module && now.get(module) != Some(&&it.to));
-        let names = moving.iter().flat_map(|chain| &chain.functions).filter(|function| is_moved(&function.module));
+        let names = moving.iter().flat_map(|(chain, _)| &chain.functions).filter(|function| is_moved(&function.module));
         let names: Vec<_> = names.map(|function| format!("'{}'", function.module)).collect();
         Err(anyhow!(
             "place: --moves {most}: the placement needs {} ({} {} workers), because functions share a core now: allow \
@@ -152,7 +140,7 @@ impl RunningPlacement {
         }
         let wanted = self.wanted(chains, placed)?;
         if let Some(most) = arguments.moves {
-            self.refuse_too_many_moves(chains, placed, &wanted, (earlier, most))?;
+            self.refuse_too_many_moves(&earlier.moves_to(chains, placed), &wanted, most)?;
         }
         let leave = Leave { most: None, lose_sessions: arguments.lose_sessions };
         let moved = remote::apply(&mut self.client, wanted, leave)
