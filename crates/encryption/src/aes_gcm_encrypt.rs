@@ -111,10 +111,7 @@ impl Declare for AesGcmEncrypt {
         let Some((id, material, key)) = keys.into_iter().find(|(id, ..)| *id == used) else {
             let known: Vec<_> = params.keys.iter().map(|key| key.id.to_string()).collect();
             let wrong = format!("no key has id {used}");
-            return Err(match &known[..] {
-                [only] => SetupError::wrong_single("use", used, wrong, only),
-                _ => SetupError::wrong("use", used, wrong, known.join(", ")),
-            });
+            return Err(SetupError::wrong_name("use", used, wrong, known.iter().map(String::as_str)));
         };
         if params.packets == Some(0) {
             return Err(SetupError::not_allowed("packets", "0", "1 or more"));

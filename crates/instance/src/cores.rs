@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use forebay_graph::allowed_names;
 use forebay_host::{Core, cores_here};
 use forebay_measure::machine::allowed_cores;
 use forebay_protocol::locate::own_folder;
@@ -16,11 +17,7 @@ use crate::lock_file::{LockError, LockFile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoreError {
     /// This process may not run on the core.
-    #[error(
-        "this process may not run on core {core}: allowed {} {}",
-        if allowed.len() == 1 { "is" } else { "are" },
-        listed(.allowed)
-    )]
+    #[error("this process may not run on core {core}: {}", allowed_numbers(.allowed))]
     NotAllowed {
         /// The requested core.
         core: usize,
@@ -41,6 +38,12 @@ pub enum CoreError {
     /// Two workers have the same core.
     #[error("two workers would be bound to core {0}: each worker needs its own core")]
     Twice(usize),
+}
+
+/// Returns the allowed core numbers with their verb, for an error.
+fn allowed_numbers(cores: &[usize]) -> String {
+    let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
+    allowed_names(cores.iter().map(String::as_str))
 }
 
 /// Lists core numbers for an error.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment, SetupError, listed, nearest};
+use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment, SetupError, nearest};
 use forebay_protocol::check::Fault;
 
 use crate::draft::{CreatedState, PortDraft};
@@ -175,12 +175,12 @@ pub(crate) fn unknown_words(root: &Node, environment: &SetupEnvironment, faults:
         let Some(kind) = entry.and_then(kind_of).filter(|_| !environment.own_words.contains(word)) else { continue };
         let near = nearest(word, known.iter().copied());
         let wrong = format!("no other function uses the metadata word {}{near}", quote(word));
-        let fault = match known[..] {
-            [] => Fault::with_hint(wrong, "remove it, because no function of this pipeline writes a word"),
-            [only] => Fault::wrong_single(word, wrong, only),
-            _ => Fault::wrong(word, wrong, listed(known.iter().copied())),
+        let error = if known.is_empty() {
+            let hint = "remove it, because no function of this pipeline writes a word";
+            SetupError::with_hint(parameter, wrong, hint)
+        } else {
+            SetupError::wrong_name(parameter, word, wrong, known.iter().copied())
         };
-        let error = SetupError { faults: vec![Fault { path: parameter.clone(), ..fault }] };
         faults.add_all(root, &["modules", module, &kind.key], error);
     }
 }

@@ -91,7 +91,8 @@ fn rules_cannot_look_up_a_missing_state_or_one_without_connections() {
     let expected = "flow.state: no state is called 'nta' (did you mean 'nat'?): allowed are known, nat";
     assert!(error.contains(expected), "{error}");
     let error = followed("vips", OPENS, "[{}]").expect("another type");
-    let expected = "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are 'connections' and 'nat'";
+    let expected =
+        "modules.ids.nids.flow.state: the state 'vips' is a 'balancer': allowed are a 'connections', a 'nat'";
     assert!(error.contains(expected), "{error}");
     assert_eq!(error.matches("flow.state").count(), 1, "{error}");
     // The parameter is not a name.

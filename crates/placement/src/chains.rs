@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use forebay_graph::SetupError;
 use forebay_pipeline::{Document, Fault, Problems, Rules, Source, listed, nearest, on_one_line};
 use forebay_units::{Nanos, PacketRate, Percentile};
 use schemars::JsonSchema;
@@ -283,13 +284,9 @@ fn check_models(models: &BTreeMap<String, String>, chains: &[ServiceChain], faul
     let all: BTreeSet<_> = all.collect();
     for name in models.keys().filter(|name| !all.contains(name.as_str())) {
         let names = || all.iter().copied();
-        let wrong = format!("models.{name}: no chain uses '{name}'{}", nearest(name, names()));
-        let allowed = listed(names());
-        let fault = match all.len() {
-            1 => Fault::wrong_single(name, wrong, allowed),
-            _ => Fault::wrong(name, wrong, allowed),
-        };
-        faults.push(Fault { path: format!("models.{name}"), ..fault });
+        let path = format!("models.{name}");
+        let wrong = format!("{path}: no chain uses '{name}'{}", nearest(name, names()));
+        faults.extend(SetupError::wrong_name(path, name, wrong, names()).faults);
     }
 }
 

@@ -9,7 +9,7 @@ use forebay_protocol::check::short;
 use super::shared_objects::{HandedOver, ObjectKey, SharedState};
 use super::state::{DeclareState, states};
 use super::{Setup, SetupError};
-use crate::names::{listed, nearest};
+use crate::names::nearest;
 use crate::own::Own;
 use crate::own_counters::OwnCounters;
 
@@ -57,11 +57,8 @@ impl Setup<'_> {
             let declaration = states().into_iter().find(|declaration| (declaration.is)(state));
             let of = declaration.map_or_else(|| "of another type".to_owned(), |it| with_article(it.name));
             let wrong = format!("the state '{name}' is {of}");
-            if let [only] = types {
-                return SetupError::wrong_single(path, name, wrong, with_article(only));
-            }
-            let types: Vec<_> = types.iter().map(|kind| format!("'{kind}'")).collect();
-            return SetupError::wrong(path, name, wrong, types.join(" and "));
+            let types: Vec<_> = types.iter().map(|kind| with_article(kind)).collect();
+            return SetupError::wrong_name(path, name, wrong, types.iter().map(String::as_str));
         }
         let wrong = format!("no state is called '{}'", short(name));
         let before = objects.unknown_states.get();
@@ -75,14 +72,11 @@ impl Setup<'_> {
         let known: BTreeSet<_> =
             fitting.map(|(name, _)| name).chain(&objects.broken_states).map(String::as_str).collect();
         let wrong = format!("{wrong}{}", nearest(name, known.iter().copied()));
-        match known.len() {
-            0 => {
-                let types: Vec<_> = types.iter().map(|kind| with_article(kind)).collect();
-                SetupError::with_hint(path, wrong, format!("define {} under `state`", types.join(" or ")))
-            }
-            1 => SetupError::wrong_single(path, name, wrong, listed(known)),
-            _ => SetupError::wrong(path, name, wrong, listed(known)),
+        if known.is_empty() {
+            let types: Vec<_> = types.iter().map(|kind| with_article(kind)).collect();
+            return SetupError::with_hint(path, wrong, format!("define {} under `state`", types.join(" or ")));
         }
+        SetupError::wrong_name(path, name, wrong, known)
     }
 
     /// Creates an object with `make`, once for all modules that request the same `key`. So modules with equal
