@@ -146,12 +146,7 @@ impl Intended {
 fn allowed(host: &Host) -> Vec<Core> {
     let allowed = host.process.cpus.value();
     let may = host.cpus.iter().filter(|cpu| allowed.is_none_or(|allowed| allowed.contains(cpu.number)));
-    let core = |cpu: &forebay_host::cpu::Cpu| Core {
-        number: cpu.number,
-        node: cpu.node,
-        physical: cpu.threads.value().and_then(|threads| threads.iter().next()).unwrap_or(cpu.number),
-    };
-    may.map(core).collect()
+    may.map(Core::from).collect()
 }
 
 fn table(diagnosis: &Diagnosis) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
 //! The node, physical core and caches of a core. These facts are sufficient to choose the core of a thread, so they can
 //! be read without the rest of the machine.
 
-use crate::cpu::FOLDER;
+use crate::cpu::{Cpu, FOLDER};
 use crate::fact::Fact;
 use crate::list::KernelList;
 use crate::tree::Tree;
@@ -31,9 +31,20 @@ impl Core {
         let threads = threads.and_then(|list| list.parse::<KernelList>().ok());
         // This folder contains a link `nodeN` to the folder of the core's node.
         let node = tree.names(&folder).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
-        let physical = threads.and_then(|threads| threads.iter().next()).unwrap_or(number);
-        Self { number, node, physical }
+        Self { number, node, physical: physical(threads.as_ref(), number) }
     }
+}
+
+impl From<&Cpu> for Core {
+    fn from(cpu: &Cpu) -> Self {
+        Self { number: cpu.number, node: cpu.node, physical: physical(cpu.threads.value(), cpu.number) }
+    }
+}
+
+/// Returns the [physical core](Core::physical) of core `number`, whose hardware threads are `threads`. `None` if the
+/// system does not report the threads.
+fn physical(threads: Option<&KernelList>, number: usize) -> usize {
+    threads.and_then(|threads| threads.iter().next()).unwrap_or(number)
 }
 
 /// Returns the positions of these cores of this machine.
@@ -130,6 +141,10 @@ mod tests {
         assert_eq!([1, 2, 3].map(|level| data_cache(&tree, 3, level)), [Some(48 << 10), Some(2 << 20), None]);
         // A core without facts is taken as a separate physical core.
         assert_eq!(Core::read(&tree, 9), Core { number: 9, node: None, physical: 9 });
+        // The facts about a CPU give the same position.
+        for (number, node) in [(3, Some(2)), (9, None)] {
+            assert_eq!(Core::from(&Cpu::read(&tree, number, node)), Core::read(&tree, number));
+        }
     }
 
     /// Regression: the kernel numbers the cores of each die from 0. Cores of two dies in one package were taken for
