@@ -27,7 +27,7 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaglevError {
     /// The size is not a prime or is out of range.
-    #[error("{0} places: allowed are primes from 3 to {MOST_PLACES}, such as 65537")]
+    #[error("{} places: allowed are {}", .0, allowed_places())]
     Places(u32),
     /// There are fewer places than members with a weight, or more than [`MOST_MEMBERS`] members.
     #[error(
@@ -51,6 +51,12 @@ pub const MOST_PLACES: u32 = 1 << 21;
 pub const MOST_MEMBERS: usize = VACANT as usize;
 /// The mark of a place that no member occupies yet.
 const VACANT: u16 = u16::MAX;
+
+/// Returns the allowed numbers of places of a table, for a message.
+#[must_use]
+pub fn allowed_places() -> String {
+    format!("primes from 3 to {MOST_PLACES}, such as 65537")
+}
 
 /// A Maglev table.
 #[derive(Clone, Debug, PartialEq, Eq)]

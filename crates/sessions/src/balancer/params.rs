@@ -6,7 +6,7 @@ use forebay_graph::SetupError;
 use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 use forebay_packet::wire::ipv4::{TCP, UDP};
-use forebay_tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member};
+use forebay_tables::maglev::{MOST_PLACES, Maglev, MaglevError, Member, allowed_places};
 use forebay_tables::parameters::no_memory;
 use forebay_units::wording::counted;
 use hashbrown::HashSet;
@@ -177,8 +177,7 @@ impl ServiceParams {
                 no_memory("places", format!("{places} places of each of {services} services"))(all)
             }
             MaglevError::Places(places) => {
-                let allowed = format!("primes from 3 to {MOST_PLACES}, such as 65537");
-                SetupError::wrong("places", places, format!("{places} places"), allowed)
+                SetupError::wrong("places", places, format!("{places} places"), allowed_places())
             }
             error @ MaglevError::Members { .. } => SetupError::at("places", error.to_string()),
         })?;
