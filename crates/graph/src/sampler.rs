@@ -237,9 +237,9 @@ fn take_module(
     (snapshot.queued, snapshot.oldest_s) = (0, 0.0);
     for (telemetry, here) in telemetries.iter().zip(here) {
         let counters = &telemetry.counters[at];
-        // A worker that does not run the module turns packets away, too, if the ring to the module's worker is full.
-        // Schedulers that do not share time (weight 0) turn packets away only for this reason. Their packets are not
-        // counted here.
+        // Also count packets that a worker without the module turned away because the ring to the module's worker was
+        // full. A weight of 0 means that the scheduler does not share time. Then packets that were turned away are not
+        // counted.
         if counters.weight.get() > 0 {
             all.came += telemetry.modules[at].turned_away.get();
         }

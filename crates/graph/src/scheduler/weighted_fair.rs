@@ -13,7 +13,6 @@
 mod account;
 mod bucket;
 mod estimate;
-mod flags;
 mod node_set;
 mod pressure;
 
@@ -27,10 +26,9 @@ use forebay_units::{Frequency, Ticks};
 use forebay_protocol::RateLimit;
 
 use super::{Scheduler, Took, Topology};
-use account::Account;
+use account::{Account, ENTRY, LIMITED, OVERLOADED, REFUSING};
 use bucket::Bucket;
 use estimate::Estimate;
-use flags::{ENTRY, LIMITED, OVERLOADED, REFUSING};
 use node_set::NodeSet;
 use pressure::Pressure;
 

@@ -3,6 +3,15 @@
 use super::MOST;
 use super::estimate::Estimate;
 
+/// A bit of [`Account::state`]: the module has a rate limit.
+pub(super) const LIMITED: u8 = 1;
+/// A bit of [`Account::state`]: packets for the module are dropped because a later module is overloaded.
+pub(super) const REFUSING: u8 = 2;
+/// A bit of [`Account::state`]: the module's queue has reached its high mark, and has not fallen to its low mark since.
+pub(super) const OVERLOADED: u8 = 4;
+/// A bit of [`Account::state`]: packets come to the module from a port.
+pub(super) const ENTRY: u8 = 8;
+
 /// A module's account. The fields that an ordinary call touches are in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -21,7 +30,7 @@ pub(super) struct Account {
     pub(super) ready: bool,
     /// The turn in which new packets last made the module ready.
     pub(super) since: u32,
-    /// A set of bits: `LIMITED`, `REFUSING`, `OVERLOADED`, `ENTRY`.
+    /// A set of bits: [`LIMITED`], [`REFUSING`], [`OVERLOADED`], [`ENTRY`].
     pub(super) state: u8,
 }
 
