@@ -15,6 +15,13 @@ const MAX_DEPTH: usize = 100;
 const MAX_GROUPS: usize = 99;
 /// The largest count of a repetition, as in PCRE.
 const MAX_COUNT: u32 = 65_535;
+/// The error of a group without its end.
+const UNCLOSED_GROUP: &str = "unclosed group: write ')' at its end";
+/// The error of a repetition without an element.
+const NOTHING_BEFORE: &str = "nothing before a repetition: write \\*, \\+ or \\? for the character";
+/// The beginnings of groups, for errors.
+const GROUP_FORMS: &str =
+    "(?:, (?=, (?!, (?<=, (?<!, (?>, (?<NAME>, (?P<NAME>, (?'NAME', (?P=NAME), (?# and the flags i, s, m, x and U";
 
 /// A node of a parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,14 +127,6 @@ fn parse_once(bytes: &[u8], flags: Flags, known: Option<&Groups>) -> Result<(Nod
     }
     Ok((node, parser.begun))
 }
-
-/// The error of a group without its end.
-const UNCLOSED_GROUP: &str = "unclosed group: write ')' at its end";
-/// The error of a repetition without an element.
-const NOTHING_BEFORE: &str = "nothing before a repetition: write \\*, \\+ or \\? for the character";
-/// The beginnings of groups, for errors.
-const GROUPS: &str =
-    "(?:, (?=, (?!, (?<=, (?<!, (?>, (?<NAME>, (?P<NAME>, (?'NAME', (?P=NAME), (?# and the flags i, s, m, x and U";
 
 /// The capturing groups of an expression. Their numbers begin at 1, in the order of their `(`.
 #[derive(Default)]
@@ -396,7 +395,7 @@ impl Parser<'_> {
                 b'R' | b'&' | b'P' | b'+' | b'0'..=b'9' => {
                     return Err("recursion is not supported: write out the levels".to_owned());
                 }
-                other => return Err(format!("unknown group '(?{}': allowed are {GROUPS}", char::from(other))),
+                other => return Err(format!("unknown group '(?{}': allowed are {GROUP_FORMS}", char::from(other))),
             }
         }
     }
