@@ -137,7 +137,7 @@ impl<'r> Walk<'r> {
         }
         // The bounds in the description of the key itself are added last and take precedence.
         let bounds = if self.is_quantity(rule, MOST_REFERENCES) { bounds(rule) } else { None };
-        for wrong in self.found[found..].iter_mut().filter(|wrong| wrong.path == self.path && !wrong.of_key) {
+        for wrong in self.found[found..].iter_mut().filter(|wrong| is_of_value(wrong)) {
             wrong.bounds = bounds.clone().or(wrong.bounds.take());
             // If the value has several allowed forms, a violation of one form already states what this form allows.
             if !wrong.whole && wrong.fault.allowed.is_none() {

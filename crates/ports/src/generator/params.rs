@@ -326,9 +326,10 @@ impl Params {
                     None => Gaps::BySize(by_size.iter().map(|seconds| seconds / fraction).collect()),
                 };
                 // At rates below one packet in 10 000 seconds, times would leave the range in which they are exact.
-                allowed("rate", gaps.longest(), 0.0, 1e4).map_err(|_| {
-                    SetupError::with_hint("rate", "less than one packet in 10000 seconds", "use a higher rate")
-                })?;
+                if !(0.0..=1e4).contains(&gaps.longest()) {
+                    let wrong = "less than one packet in 10000 seconds";
+                    return Err(SetupError::with_hint("rate", wrong, "use a higher rate"));
+                }
                 let schedule = Schedule::new(self.arrivals, &gaps, sizes, remaining, setup.frequency(), random);
                 let times = [forebay_units::Ticks::ZERO; MAX_BATCH];
                 let waiting = std::collections::VecDeque::with_capacity(self.queue + MAX_BATCH);
