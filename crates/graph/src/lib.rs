@@ -46,6 +46,7 @@ pub use effect::Effect;
 pub use files::Files;
 pub use flow::FlowError;
 pub use fold::{Branches, PerBranch, Places};
+pub use forebay_protocol::check::short;
 pub use forebay_protocol::event::on_one_line;
 pub use function::{Declaration, Declare, Fold, Function, NoFold, Reason, StateKind, functions};
 pub use gate::{Decision, Gate, MAX_GATES};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use forebay_graph::files::{MOST_RULES, read_text};
 use forebay_graph::{
     Context, Declare, Fold, Function, Gate, PerBranch, Reader, Reason, Setup, SetupError, StateKind, on_one_line,
-    register,
+    register, short,
 };
 use forebay_measure::Counter;
 use forebay_packet::{MAX_BATCH, Packet};
@@ -187,7 +187,7 @@ impl Params {
         for (index, Class { name, gate }) in classes.iter().enumerate() {
             for (key, word) in [("name", name), ("gate", gate)] {
                 if !is_name(word) || key == "name" && [CLEAN, "unseen"].contains(&&word[..]) {
-                    let word: String = word.chars().take(60).collect();
+                    let word = short(word);
                     let allowed = "letters, digits, '_', '-', '.' and '/'; a name must not be 'clean' or 'unseen'";
                     let wrong = format!("'{word}'");
                     return Err(SetupError::wrong(format!("classes[{index}].{key}"), word, wrong, allowed));

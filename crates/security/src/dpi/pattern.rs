@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
+use forebay_graph::short;
+
 /// The longest pattern, in bytes.
 pub const MAX_LENGTH: usize = 1_024;
 /// The longest name, in bytes.
@@ -53,7 +55,7 @@ impl Pattern {
         }
         let mut pattern = Self { bytes, nocase, name: None, class: None };
         for option in rest.split_ascii_whitespace() {
-            let shown: String = option.chars().take(60).collect();
+            let shown = short(option);
             match option.split_once('=') {
                 None if option == "nocase" => pattern.nocase = true,
                 None if option == "case" => pattern.nocase = false,
@@ -160,7 +162,7 @@ fn digit(byte: u8) -> Option<u8> {
 /// Decodes pairs of hexadecimal digits. There may be spaces between pairs.
 fn hexadecimal(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     let wrong = || {
-        let text: String = String::from_utf8_lossy(text).chars().take(60).collect();
+        let text = short(&String::from_utf8_lossy(text));
         format!("'|{text}|' is not a list of bytes: write two hexadecimal digits for each byte, such as |0d 0a|")
     };
     let mut rest = text.trim_ascii();
@@ -283,6 +285,8 @@ mod tests {
             let error = parse(line).expect_err(line);
             assert!(error.contains(expected), "{line}: {error}");
         }
+        let long = parse(&format!("|{}|", "z".repeat(100))).expect_err("long");
+        assert!(long.starts_with(&format!("'|{}…|' is not a list of bytes: ", "z".repeat(60))), "{long}");
         assert!(
             parse(&"x".repeat(1_025)).expect_err("long").contains("a pattern of 1025 bytes: allowed are 1 to 1024")
         );

@@ -9,6 +9,8 @@ mod refused;
 
 use std::collections::{BTreeMap, HashMap};
 
+use forebay_graph::short;
+
 use super::classes;
 use super::ranges::{self, Variables};
 use super::rule::{Action, Protocol, Rule};
@@ -182,11 +184,6 @@ struct Reader {
     replaced: Vec<(Refused, usize)>,
     /// The numbers of the bits of `flowbits`.
     bits: BitNumbers,
-}
-
-/// Shortens a text for an error.
-pub(super) fn short(text: &str) -> String {
-    text.chars().take(60).collect()
 }
 
 /// Returns the known word that is most similar, if one is similar enough.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use forebay_graph::short;
 use ipnet::IpNet;
 
 /// The greatest depth of nested lists and variables.
@@ -209,11 +210,6 @@ impl Element for Ranges {
     fn size(&self) -> usize {
         self.0.len()
     }
-}
-
-/// Shortens a text for an error.
-fn short(text: &str) -> String {
-    text.chars().take(60).collect()
 }
 
 /// Parses a set of addresses.

@@ -12,6 +12,7 @@ mod walk;
 
 use std::sync::Arc;
 
+use forebay_graph::short;
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
@@ -94,20 +95,19 @@ impl Regex {
                 _ => return Err(format!("unknown flag '{flag}': allowed are {FLAGS}")),
             }
         }
-        let short = || text.chars().take(60).collect::<String>();
         let bytes: Vec<u8> = match latin1 {
             true => expression.chars().map(|letter| letter as u8).collect(),
             false => expression.as_bytes().to_vec(),
         };
-        let node = syntax::parse(&bytes, flags).map_err(|error| format!("'{}': {error}", short()))?;
+        let node = syntax::parse(&bytes, flags).map_err(|error| format!("'{}': {error}", short(text)))?;
         let automaton = match plain::plain(&node) {
-            Some(plain) => Some(CompiledRegex::of(&plain, &short())?),
+            Some(plain) => Some(CompiledRegex::of(&plain, &short(text))?),
             None => None,
         };
         let program = match (Program::new(&node), &automaton) {
             (Ok(program), _) => Some(Arc::new(program)),
             (Err(_), Some(_)) => None,
-            (Err(error), None) => return Err(format!("'{}': {error}", short())),
+            (Err(error), None) => return Err(format!("'{}': {error}", short(text))),
         };
         Ok(Self { text: text.to_owned(), relative, automaton, program })
     }
@@ -124,7 +124,7 @@ impl Regex {
         } else if self.program.is_none() {
             return Err(format!(
                 "'{}' is too large for options that are relative to its match: use fewer repetitions",
-                self.text.chars().take(60).collect::<String>()
+                short(&self.text)
             ));
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Splits a rule file into lines: continued lines, comments, encodings, and the end of a rule's options.
 
+use forebay_graph::short;
+
 use super::refused::Refused;
-use super::short;
 
 /// The longest rule, in bytes.
 const MAX_LENGTH: usize = 64 << 10;

@@ -9,8 +9,10 @@ mod payload;
 
 use std::collections::BTreeMap;
 
+use forebay_graph::short;
+
 use super::refused::Refused;
-use super::{FlowMode, near, priority_of, short};
+use super::{FlowMode, near, priority_of};
 use crate::nids::rule::{Link, Rule, Test};
 use limit::limit;
 pub(in crate::nids) use payload::MODIFIERS;

@@ -1,8 +1,7 @@
 //! Refused lines of a rule file: the reason, and the entry in the list of skipped lines.
 
+use forebay_graph::short;
 use serde::{Deserialize, Serialize};
-
-use super::short;
 
 /// The reason why a line is refused.
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
 //! The option `flowbits`: bits that rules keep for sessions (Snort 2.9, section 3.6.10 and README.flowbits).
 
-use super::super::{FlowMode, short};
+use forebay_graph::short;
+
+use super::super::FlowMode;
 use super::Building;
 use crate::nids::rule::{BitNames, BitOperation, BitStep};
 

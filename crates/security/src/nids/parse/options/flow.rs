@@ -1,6 +1,8 @@
 //! The option `flow`: the side of a connection from which a packet comes, and whether the connection is established.
 
-use super::super::{FlowMode, short};
+use forebay_graph::short;
+
+use super::super::FlowMode;
 use super::Building;
 use crate::nids::rule::{BitMatch, FlowTest, Protocol, Test};
 

@@ -1,6 +1,7 @@
 //! Options about headers: comparisons with numbers, and TCP's control bits.
 
-use super::super::short;
+use forebay_graph::short;
+
 use super::{Building, MAX_OFFSET, number};
 use crate::nids::rule::{BitMatch, Field, NumberRange, Protocol, Test};
 

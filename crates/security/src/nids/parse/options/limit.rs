@@ -1,6 +1,7 @@
 //! The options `threshold` and `detection_filter`, which limit how often a rule matches or is reported.
 
-use super::super::short;
+use forebay_graph::short;
+
 use super::number;
 use crate::nids::rule::{Limit, LimitKind, Track};
 

@@ -1,8 +1,8 @@
 //! Options that read numbers from payloads (`byte_test`, `byte_jump`, `byte_extract`), and `isdataat`.
 
+use forebay_graph::short;
 use forebay_units::wording::counted;
 
-use super::super::short;
 use super::{Building, MAX_OFFSET, number};
 use crate::nids::rule::{Amount, Base, Jump, Link, Number, NumberForm, Operator};
 

@@ -1,8 +1,8 @@
 //! Options about the payload: `content` with its modifiers, and `pcre`.
 
+use forebay_graph::short;
 use forebay_units::wording::counted;
 
-use super::super::short;
 use super::{Building, MAX_OFFSET, number, quoted};
 use crate::nids::regex::Regex;
 use crate::nids::rule::{Amount, ChainStep, Content, ContentRange, Link, Number, Pcre, Rule};
