@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ALONE: f64 = 0.001;
 /// A span belongs to a batch size if its mean batch differs from this size by at most this share of the size.
 const ROUNDING: f64 = 0.01;
-/// The largest number of spans for one size in one round. The last of them counts even if its mean batch differs from
+/// The largest number of spans for one size in one round. The last of them is kept even if its mean batch differs from
 /// the size.
 const AGAIN: u32 = 6;
 /// The shortest span.
@@ -54,6 +54,8 @@ const TURNS: u64 = 1000;
 /// The time of calls, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
+    /// The batch size for which the modules were set.
+    pub(super) size: usize,
     /// Packets per call.
     pub(super) packets: f64,
     /// Ticks per call, as the engine's stopwatch measures them.
@@ -64,6 +66,15 @@ pub(super) struct Sample {
     pub(super) whole: f64,
     /// The share of the time in which other programs or the host had the core.
     pub(super) away: f64,
+}
+
+impl Sample {
+    /// Returns true if the mean batch is the batch size. If it is not, the span contains calls with another size, or
+    /// the thread that reads the counters lost its core between the number of calls and the number of packets.
+    fn is_of_size(&self) -> bool {
+        let size = self.size as f64;
+        (self.packets - size).abs() <= ROUNDING * size
+    }
 }
 
 /// The measurements of a function.
@@ -84,13 +95,17 @@ impl Measured {
     }
 
     /// Returns, by batch size, the lower quartile of the undisturbed rounds. If there are fewer than [`ENOUGH`] of
-    /// them, all rounds count. `None` if a size has no sample.
+    /// them, all rounds count. Samples whose mean batch differs from the size count only if the size has no others.
+    /// `None` if a size has no sample.
     pub(super) fn sizes(&self) -> Option<Vec<Sample>> {
         let size = |samples: &Vec<Sample>| {
+            let of_size: Vec<_> = samples.iter().filter(|sample| sample.is_of_size()).copied().collect();
+            let samples = if of_size.is_empty() { samples } else { &of_size };
             let alone: Vec<_> = samples.iter().filter(|sample| sample.away <= ALONE).copied().collect();
             let counted = if alone.len() >= ENOUGH { &alone } else { samples };
             let of = |figure: fn(&Sample) -> f64| quartile(counted.iter().map(figure).collect());
             Some(Sample {
+                size: samples.first()?.size,
                 packets: of(|sample| sample.packets)?,
                 call: of(|sample| sample.call)?,
                 calls: of(|sample| sample.calls)?,
@@ -180,7 +195,7 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
             std::thread::sleep(SETTLE);
             for again in 0..AGAIN {
                 let span = effort.span(sizes.len()) / 2_u32.pow(again);
-                let (sample, seconds) = match look(instance, &board, span.max(SHORTEST), modules) {
+                let (sample, seconds) = match look(instance, &board, span.max(SHORTEST), modules, sizes[at]) {
                     Ok(found) => found,
                     Err(why) => {
                         // While the next module is measured, these modules wait for full batches.
@@ -189,12 +204,10 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
                     }
                 };
                 measured.stalled = (measured.stalled.0 + sample.away * seconds, measured.stalled.1 + seconds);
-                // If a span began while the worker did not have its core, it contains calls with the previous size.
-                let is_of_size = (sample.packets - sizes[at] as f64).abs() <= ROUNDING * sizes[at] as f64;
-                if is_of_size || again + 1 == AGAIN {
+                if sample.is_of_size() || again + 1 == AGAIN {
                     measured.samples[at].push(sample);
                 }
-                if is_of_size && sample.away <= ALONE {
+                if sample.is_of_size() && sample.away <= ALONE {
                     break;
                 }
             }
@@ -204,20 +217,22 @@ pub(super) fn rounds(instance: &dyn Instance, effort: &Effort, modules: &[usize]
     Ok(measured)
 }
 
-/// Measures a span and extends it until a call was timed. Returns the sample and the length of the whole span in
-/// seconds. The error is the reason: no packet comes, the pipeline has ended, or the worker does not run.
+/// Measures a span with batches of `size` and extends it until a call was timed. Returns the sample and the length of
+/// the whole span in seconds. The error is the reason: no packet comes, the pipeline has ended, or the worker does not
+/// run.
 fn look(
     instance: &dyn Instance,
     board: &Arc<PipelineCounters>,
     span: Duration,
     modules: &[usize],
+    size: usize,
 ) -> Result<(Sample, f64), &'static str> {
     let earlier = board.read(Tsc.now());
     let began = Instant::now();
     for tries in 1.. {
         std::thread::sleep(span);
         let report = board.report(&earlier, &board.read(Tsc.now()));
-        if let Some(sample) = sample(&report, modules) {
+        if let Some(sample) = sample(&report, modules, size) {
             return Ok((sample, report.duration_s));
         }
         if instance.has_died() {
@@ -242,7 +257,7 @@ fn away(worker: &WorkerReport) -> f64 {
 }
 
 /// Returns the sample of a span. `None` if no call of the first module was timed, or no packet entered.
-fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
+fn sample(report: &Report, modules: &[usize], size: usize) -> Option<Sample> {
     let (module, worker) = (report.modules.get(*modules.first()?)?, report.workers.first()?);
     let (call, packets) = (module.ticks_per_batch?, module.batch_mean?);
     let batches: u64 = modules.iter().filter_map(|at| report.modules.get(*at)).map(|module| module.batches).sum();
@@ -252,7 +267,7 @@ fn sample(report: &Report, modules: &[usize]) -> Option<Sample> {
     let busy = worker.busy - away - worker.timing_share;
     let ticks = busy * report.duration_s * Tsc.frequency().hertz();
     let is_there = entered > 0.0 && ticks > 0.0;
-    is_there.then(|| Sample { packets, call, calls: batches as f64 / entered, whole: ticks / entered, away })
+    is_there.then(|| Sample { size, packets, call, calls: batches as f64 / entered, whole: ticks / entered, away })
 }
 
 #[cfg(test)]
@@ -267,7 +282,7 @@ pub(super) mod tests {
     /// A busy neighbour in most rounds, and in all rounds of one pass.
     #[test]
     fn disturbed_rounds_do_not_count() {
-        let sample = |call: f64| Sample { packets: 8.0, call, calls: 0.125, whole: 100.0, away: 0.0 };
+        let sample = |call: f64| Sample { size: 8, packets: 8.0, call, calls: 0.125, whole: 100.0, away: 0.0 };
         let mut all = Measured::default();
         for calls in [[90.0, 60.0, 60.0], [60.0, 91.0, 95.0], [92.0, 93.0, 94.0]] {
             all.add(Measured { samples: vec![calls.map(sample).to_vec()], stalled: (0.25, 1.0) });
@@ -279,7 +294,7 @@ pub(super) mod tests {
     /// The correction for a wait may be too large: a call was reported to cost nothing.
     #[test]
     fn rounds_in_which_others_had_the_core_count_only_where_there_are_few_others() {
-        let sample = |whole: f64, away: f64| Sample { packets: 8.0, call: 60.0, calls: 0.125, whole, away };
+        let sample = |whole: f64, away: f64| Sample { size: 8, packets: 8.0, call: 60.0, calls: 0.125, whole, away };
         let waited = [sample(2.0, 0.7), sample(3.0, 0.5), sample(4.0, 0.6)];
         let whole = |rounds: Vec<Sample>| {
             let measured = Measured { samples: vec![rounds], ..Measured::default() };
@@ -287,6 +302,18 @@ pub(super) mod tests {
         };
         let alone = |rounds: usize| [vec![sample(100.0, 0.0); rounds], waited.to_vec()].concat();
         assert_eq!((whole(alone(ENOUGH)), whole(alone(ENOUGH - 1))), (Some(100.0), Some(3.0)));
+    }
+
+    /// A thread that lost its core while it read the counters reported 6.4 packets per call for batches of 8.
+    #[test]
+    fn samples_with_another_mean_batch_count_only_where_there_are_no_others() {
+        let sample = |packets: f64| Sample { size: 8, packets, call: 60.0, calls: 0.125, whole: 100.0, away: 0.5 };
+        let packets = |samples: &[f64]| {
+            let samples = vec![samples.iter().map(|packets| sample(*packets)).collect()];
+            Measured { samples, ..Measured::default() }.sizes().map(|sizes| sizes[0].packets)
+        };
+        assert_eq!(packets(&[6.4, 8.0, 6.4, 8.05, 9.0, 6.4]), Some(8.0));
+        assert_eq!(packets(&[6.4, 6.5]), Some(6.4));
     }
 
     #[test]

@@ -28,7 +28,14 @@ pub(crate) fn costed(t0_s: f64, t1_s: f64) -> Costed {
 fn measured(t0: f64, t1: f64, dispatch: f64, timed: f64) -> Measured {
     let sample = |packets: f64| {
         let whole = 90.0 + t1 + (t0 + dispatch) / packets;
-        Sample { packets, call: t0 + timed + t1 * packets, calls: 1.0 / packets, whole, away: 0.0 }
+        Sample {
+            size: packets as usize,
+            packets,
+            call: t0 + timed + t1 * packets,
+            calls: 1.0 / packets,
+            whole,
+            away: 0.0,
+        }
     };
     of(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0].map(sample))
 }
@@ -62,7 +69,7 @@ fn the_cost_of_timing_a_call_is_hardly_in_its_cost() {
 fn calls_are_timed_where_the_noise_of_other_modules_hides_their_cost() {
     let sample = |packets: f64| {
         let whole = 20_000.0 - 300.0 / packets;
-        Sample { packets, call: 40.0 + 6.0 * packets, calls: 1.0 / packets, whole, away: 0.0 }
+        Sample { size: packets as usize, packets, call: 40.0 + 6.0 * packets, calls: 1.0 / packets, whole, away: 0.0 }
     };
     let cost = Costed::of(&of(&[1.0, 2.0, 4.0, 8.0].map(sample)), &Effort::new(8), 1e9).expect("a line");
     let near = |is: f64, was: f64| assert!((is * 1e9 - was).abs() < 1e-6, "{is}: {cost:?}");
