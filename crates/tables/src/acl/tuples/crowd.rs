@@ -60,7 +60,7 @@ impl Crowd {
         true
     }
 
-    /// Gives a rule another label, with which the rule stays between the same two rules.
+    /// Changes the label of a rule. The new label must not change the order of the rules.
     pub fn relabel(&mut self, entry: &Entry, label: Label) {
         let shape = entry.shape();
         if let Some(number) = self.by_shape.remove(&(shape, entry.label)) {

@@ -332,7 +332,7 @@ impl Groups {
         }
     }
 
-    /// Gives a rule of this pair another label, with which the rule stays between the same two rules.
+    /// Changes the label of a rule of this pair. The new label must not change the order of the rules.
     pub fn relabel(&mut self, pair: Pair, entry: &Entry, label: Label) {
         let Some(group) = self.groups.get_mut(&key(pair)) else { return };
         group.list(entry).relabel(entry, label);
