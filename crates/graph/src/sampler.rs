@@ -210,9 +210,9 @@ impl Sampler {
     }
 }
 
-/// Returns the seconds that the machine took since the last call. This is the time that the system reports, but at most
-/// `long`, the seconds of long turns. The excess is kept for later periods, because the system reports some of the time
-/// late. Returns `None` if the system does not report this time.
+/// Returns the seconds that the machine took from a worker since the last call. This is the time that the system
+/// reports, but at most `long`, the seconds of long turns. The excess is kept for later periods, because the system
+/// reports some of the time late. Returns `None` if the system does not report this time.
 fn take_away((before, owed): &mut (Away, f64), now: Away, long: f64) -> Option<f64> {
     let since = now.since(before);
     *before = now;

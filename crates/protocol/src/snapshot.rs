@@ -96,13 +96,13 @@ pub struct DelaySnapshot {
 /// A worker in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerSnapshot {
-    /// Seconds of turns that had something to do, without the time that the machine took.
+    /// Seconds of turns that had something to do, minus the estimated part of `away_s` in these turns.
     pub busy_s: f64,
     /// The number of turns that had something to do.
     pub busy_turns: u64,
     /// The time that packets waited at ports before the worker took them, in seconds; `chosen` is the 99th percentile.
     pub port_wait_s: Option<DelaySnapshot>,
-    /// Seconds of long turns in which the host or another thread had the worker's core, as the system reports them.
+    /// Seconds in which the host or another thread had the worker's core, as the system reports them. At most `long_s`.
     /// `None` if the system does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_s: Option<f64>,
