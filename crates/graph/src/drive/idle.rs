@@ -1,9 +1,9 @@
 //! How a worker waits when its turn has found nothing to do: the idle policy.
 //!
-//! [`run`](super::run) passes everything that a turn returns, except [`Next::Now`], to the worker's policy. This is the
-//! only place at which a running worker waits. A policy may spin, sleep, or [park](Idle::park) the worker. It may
-//! return early at any time: a turn without work does no harm. It must not wait for longer than [`LONGEST`], because a
-//! port looks at the state of its interface only while the worker calls the port.
+//! [`run`](super::run) passes everything that a turn returns, except [`Next::Now`], to the worker's policy. A worker
+//! without work waits only in its policy. A policy may spin, sleep, or [park](Idle::park) the worker. It may return
+//! early at any time: a turn without work does no harm. It must not wait for longer than [`LONGEST`], because a port
+//! looks at the state of its interface only while the worker calls the port.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
