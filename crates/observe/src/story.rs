@@ -43,7 +43,8 @@ impl Names {
         self.modules.get(module).map_or("?", |names| &names.name)
     }
 
-    /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`.
+    /// Returns the drop reason with the module or port, as in the report: `module.reason`, `port.refused`, `unwanted`,
+    /// or `no_gate`.
     pub fn reason(&self, site: DropSite, reason: &str) -> String {
         match site {
             // `no_gate` is a defect of a function: it returned a gate that does not exist. These drops are counted for
