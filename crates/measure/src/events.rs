@@ -43,7 +43,8 @@ pub enum Event {
     TaskClock,
     /// The number of times that the thread gave up or lost its core. The kernel counts them.
     ContextSwitches,
-    /// The number of accesses to pages that were not present. The kernel counts them.
+    /// The number of page faults, including those on present pages, for example for copy on write. The kernel counts
+    /// them.
     PageFaults,
 }
 
