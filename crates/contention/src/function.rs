@@ -74,8 +74,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// Creates a synthetic competitor that reads a footprint of this many bytes at random. On an idle server it would
-    /// read `bandwidth` bytes per second if each read took `ns` nanoseconds. One "packet" of the competitor is eight
+    /// Creates a synthetic competitor that reads from a table of `footprint` bytes at random. It reads `bandwidth`
+    /// bytes per second on an idle server, where a read takes `ns` nanoseconds. One "packet" of the competitor is eight
     /// reads, of which `parallel` are in progress at a time. If the competitor cannot reach this bandwidth with
     /// `parallel` reads in progress, it reads as fast as it can.
     #[must_use]

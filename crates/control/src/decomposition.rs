@@ -114,9 +114,10 @@ pub struct Unmoved {
 /// The model of the flows on one or two workers.
 struct Group {
     model: Model,
-    /// By module of the model: its number in the layout, in ascending order.
+    /// The modules of the model, as numbers in the layout, in ascending order. A module's index in this list is its
+    /// number in the model.
     modules: Vec<usize>,
-    /// By flow of the model: its number in the layout.
+    /// The flows of the model, as numbers in the layout. A flow's index in this list is its number in the model.
     flows: Vec<usize>,
 }
 

@@ -23,8 +23,9 @@ pub struct Scene {
     pub(crate) flows: usize,
     /// By flow: the mean length of its packets when they are sent, in bytes; 0 if none was sent.
     pub(crate) lengths: Vec<f64>,
-    /// The routes, one after the other. A route is the sequence of nodes that a packet visits, each by its number on
-    /// its worker. The last hop is not a node: it is the flow of a packet that is sent, or [`NO_FLOW`], or [`GONE`].
+    /// The routes, one after the other. A route is the sequence of nodes that a packet visits. A node is given by its
+    /// number, which is valid only for its worker. The last hop is not a node: it is the flow of a packet that is sent,
+    /// or [`NO_FLOW`], or [`GONE`].
     pub(crate) hops: Arc<[u32]>,
     pub(crate) workers: Vec<WorkerPlan>,
     /// Rings between workers.

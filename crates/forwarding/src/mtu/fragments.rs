@@ -98,7 +98,8 @@ impl Mtu {
         let each = |header: &Header| (self.mtu - header.len) / 8 * 8;
         let first_payload = each(&first);
         let (offset, more) = (fixed.fragment_offset(), fixed.flags_fragment.get() & MORE);
-        // Offsets end at 65535: a packet beyond is an attack (CVE-1999-0128, "ping of death").
+        // A datagram has at most 65535 bytes (RFC 791 section 3.1). A fragment whose payload would end beyond that is
+        // an attack (CVE-1999-0128, "ping of death").
         if usize::from(offset) * 8 + payload > 65_535 {
             return BAD_LENGTH;
         }

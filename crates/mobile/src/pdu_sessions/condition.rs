@@ -63,7 +63,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns the fields of a packet from its user (`up`) or to its user. `None` if it is not IP.
+    /// Returns the fields of a packet that comes from its user (`up` is true) or goes to its user (`up` is false).
+    /// Returns `None` if the packet is not IP.
     #[inline]
     pub(super) fn of(packet: &mut Packet, up: bool) -> Option<Self> {
         // In the usual case, the layers need not be searched.

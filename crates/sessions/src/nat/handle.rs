@@ -64,7 +64,7 @@ pub(crate) struct TranslatorHandle {
 }
 
 impl Nat {
-    /// Returns this worker's translator, which all modules of the worker with this state share.
+    /// Returns this worker's translator. All modules of the worker that use this state share the translator.
     fn translator(
         &self,
         operators: &Arc<OperatorSide>,
