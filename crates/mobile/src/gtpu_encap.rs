@@ -30,12 +30,14 @@ use which::TunnelSelector;
 pub struct Params {
     /// The outer source address. All outer packets have its family, IPv4 or IPv6.
     source: AnyEndpoint,
-    /// The outer destination address of all packets, or of the lines of `tunnels` without a PEER.
+    /// The outer destination address. With `teid`, it is required, and all packets go to it. With `tunnels`, packets go
+    /// to it if the line of their tunnel has no PEER.
     peer: Option<AnyEndpoint>,
     /// The tunnel endpoint identifier of all packets, from 1, in decimal or hexadecimal.
     teid: Option<Identifier>,
-    /// Instead of `teid`: a file's name or a list of tunnels, `USER TEID PEER`. USER is an IPv4 address or an IPv6 /64.
-    /// If `by` names a metadata word, USER is a value of this word.
+    /// The tunnels, instead of `teid`: a file's name or a list. Each line of the file, and each element of the list, is
+    /// `USER TEID PEER`. PEER may be missing if `peer` is set. USER is an IPv4 address or an IPv6 /64. If `by` names a
+    /// metadata word, USER is a value of this word.
     tunnels: Option<TunnelSource>,
     /// The key by which a packet's tunnel is found: `destination` (the default), `tunnel`, `next_hop` or `session`.
     /// `destination` is the inner destination address. `tunnel` and `next_hop` are the metadata words of these names.
