@@ -17,8 +17,7 @@ pub(crate) enum NeighbourState {
     /// The Ethernet address was correct at an earlier time. The next packet is sent to this address, and starts the
     /// delay.
     Stale = 3,
-    /// Packets are sent to the neighbour. If the neighbour does not confirm its address before the delay ends, it is
-    /// probed.
+    /// Packets are sent to the neighbour. When the delay ends, the neighbour is probed.
     Delay = 4,
     /// Probes are being sent.
     Probe = 5,
@@ -98,7 +97,7 @@ const MOST_ROUNDS: u8 = 5;
 pub(crate) struct Timers {
     /// The time for which a neighbour counts as reachable after an answer (`REACHABLE_TIME`).
     pub(crate) reachable: u64,
-    /// The delay before the first probe, in which other packets may confirm the neighbour (`DELAY_FIRST_PROBE_TIME`).
+    /// The delay before the first probe (`DELAY_FIRST_PROBE_TIME`).
     pub(crate) delay: u64,
     /// The interval between requests (`RETRANS_TIMER`).
     pub(crate) retransmit: u64,
