@@ -1,8 +1,8 @@
 //! Writes dropped packets to a pcapng file, each with the drop reason as its comment, or sends them to a client.
 //!
 //! A worker that receives live packets never waits for the disk, because packets that arrive during the wait would be
-//! lost. If the buffers are full, a dropped packet is counted and not written. In simulated time, and if all packets
-//! come from captures with `speed: fast`, the worker waits instead.
+//! lost. If the buffers are full, a dropped packet is counted and not written. The worker waits for the disk in two
+//! cases: time is simulated, or all packets come from captures with `speed: fast`.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
