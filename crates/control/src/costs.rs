@@ -70,7 +70,7 @@ impl Costs {
 ///
 /// A call that is timed alone shares no time with the previous and the next call. Other calls share time, because a
 /// processor starts later work before earlier work has ended: the times of many short calls can add up to twice the
-/// workers' busy time. So an equal shared time is subtracted from each call, such that all calls together take the
+/// workers' busy time. So the same shared time is subtracted from each call. The sum of the reduced times is about the
 /// workers' busy time, ports included.
 #[derive(Clone, Debug)]
 pub struct Learnt {
