@@ -69,9 +69,8 @@ impl RunningPlacement {
                 };
                 if !self.graph.modules.iter().any(|module| module.name == function.module) {
                     bail!(
-                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}'; the \
-                         pipeline was started from other chains: to change to these chains, use `--write FILE` and \
-                         `forebay reload FILE`",
+                        "place: --apply: chain '{}': the running pipeline '{}' has no module '{}': to run the chains \
+                         of this file, use `--write FILE`, then `forebay reload FILE`",
                         chain.chain,
                         self.graph.pipeline,
                         function.module
