@@ -19,8 +19,9 @@ pub struct CountedBuild {
 /// The counts of two builds cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the baseline was counted with '{before}', this program with '{now}': their counts cannot be compared. Build the \
-     program in the same way, or compare two local builds (--against PROGRAM), or count the baseline again (--update)"
+    "the counts of the baseline and of this program cannot be compared: the baseline was counted with '{before}', and \
+     this program was counted with '{now}'. Build the program in the same way, or compare two local builds (--against \
+     PROGRAM), or count the baseline again (--update)"
 )]
 pub struct OtherBuild {
     /// The instruction set or build profile of the baseline.
