@@ -153,12 +153,14 @@ fn machine(results: &BatchingResults) -> Section {
     facts.extend(results.header.facts());
     let rule = format!(
         "The largest batch is 32. 95 % of a flow's packets must keep its objective. For open-loop and recorded \
-         traffic, and in the decomposition, this share is 99 %. A period is violated if too many packets of any flow \
-         left in the period with a delay above the objective. Every packet is counted. A turn is a stall of the \
-         machine if it takes at least 100 µs, and at least twice as long as all modules with full batches would. A \
-         period with a stall does not count. A run is void if more than {:.0} % of its periods have a stall. If only \
-         some of several runs are void, these are left out. Rates, batches, ticks and delays are those of whole runs, \
-         including the stalled periods of a run that is not void. Simulated time has no stalls.",
+         traffic, light load and many next hops, and in the decomposition, this share is 99 %. A period is violated if \
+         at least one flow misses its objective in the period. Every packet is counted. A turn counts as a stall of \
+         the machine if it takes at least 100 µs, and at least twice the time that all modules take for full batches. \
+         Turns are counted by classes of length, so a stall of less than twice this time may not be found. A period \
+         with a stall does not count. A run is void if more than {:.0} % of its periods have a stall, or if none of \
+         its periods counts. If some, but not all, of several runs are void, the void runs are left out. Rates, \
+         batches, ticks and delays are those of whole runs, including the stalled periods of a run that is not void. \
+         Simulated time has no stalls.",
         VOID * 100.0
     );
     let cycles = "Some functions have a cost in cycles (robot control). In simulated time a cycle takes 1/2.4 ns, as \

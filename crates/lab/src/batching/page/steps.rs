@@ -106,8 +106,9 @@ fn table(all: &[Series]) -> Table {
     let heads = [vec!["controller".to_owned(), "all".to_owned()], values].concat();
     Table {
         caption: format!(
-            "Periods that missed an objective, by {quantity}; in brackets: periods until the last of them. Below each: \
-             packets per second"
+            "Columns: {quantity}. A cell has the number of periods that missed an objective, and the number of periods \
+             that count. In brackets: the number of periods up to the last miss. The row below has the packets per \
+             second"
         ),
         columns: columns(&heads.iter().map(String::as_str).collect::<Vec<_>>()),
         rows: all.iter().flat_map(|series| [row(series), rates(series)]).collect(),
