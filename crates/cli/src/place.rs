@@ -25,6 +25,7 @@ use forebay_placement::pipeline::pipeline;
 use forebay_placement::problem::{PoseError, pose};
 use forebay_placement::search::{SearchEffort, search_nearby, search_with_headroom};
 use forebay_placement::server::Server;
+use forebay_units::wording;
 
 use crate::format::counted;
 use crate::progress::Bar;
@@ -111,7 +112,7 @@ pub(crate) fn place(arguments: &args::PlaceOptions) -> anyhow::Result<Answer> {
         write!(out, "{}", text::text(&placed, arguments.apply))?;
     }
     if let Some(missing) = placed.applied.as_ref().map(|applied| applied.missing).filter(|missing| *missing != 0) {
-        bail!("{missing} packets are unaccounted for: this is a defect of Forebay");
+        bail!("{} unaccounted for: this is a defect of Forebay", wording::counted(missing, "packet"));
     }
     let is_kept = placed.rejected.is_empty() && placed.chains.iter().all(|chain| chain.keeps_objective);
     Ok(if is_kept { Answer::Yes } else { Answer::No })

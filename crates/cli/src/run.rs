@@ -28,7 +28,7 @@ use forebay_protocol::{
     report::Report,
     response::Ended,
 };
-use forebay_units::Nanos;
+use forebay_units::{Nanos, wording};
 
 use crate::Answer;
 use crate::args;
@@ -229,7 +229,8 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     troubles.extend(trouble.lock().unwrap_or_else(PoisonError::into_inner).take());
     troubles.extend(tally.as_deref().and_then(|tally| report_drops(tally, arguments, events)));
     if report.packets.missing() != 0 {
-        troubles.push(format!("{} packets are unaccounted for: this is a defect of Forebay", report.packets.missing()));
+        let packets = wording::counted(report.packets.missing(), "packet");
+        troubles.push(format!("{packets} unaccounted for: this is a defect of Forebay"));
     }
     // A line break in the name of a file is no new trouble.
     troubles.iter_mut().for_each(|trouble| *trouble = on_one_line(trouble));

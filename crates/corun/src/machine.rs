@@ -21,6 +21,7 @@ use forebay_instance::{ControlInputs, Cores, Instance, PipelineCounters, WorkerT
 use forebay_measure::{Clock, Tsc, events::Event, machine::pin_to};
 use forebay_pipeline::Conditions;
 use forebay_protocol::{SchedulerKind, report::Report};
+use forebay_units::wording::counted;
 
 use crate::bandwidth;
 use crate::record::{Competitor, Load, Sample, Seats, Span};
@@ -339,7 +340,7 @@ fn lost(report: &Report) -> Option<String> {
     let ports: u64 = report.ports.iter().map(|port| port.dropped + port.refused + port.errors).sum();
     let queues = report.packets.dropped.iter().filter(|(reason, _)| reason.ends_with(".backpressure"));
     let lost = ports + report.packets.lost + queues.map(|(_, count)| count).sum::<u64>();
-    (lost > 0).then(|| format!("{lost} packets were lost"))
+    (lost > 0).then(|| format!("{} lost", counted(lost, "packet")))
 }
 
 impl Running {

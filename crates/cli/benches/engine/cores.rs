@@ -11,6 +11,7 @@ use forebay_instance::start;
 use forebay_measure::machine::pin_to;
 use forebay_measure::{Clock, Tsc};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
+use forebay_units::wording::counted;
 use serde::Serialize;
 
 use crate::measurement::{Figure, Spread};
@@ -115,7 +116,8 @@ fn forward(cores: &[usize], pipeline: &Source) -> Result<f64, String> {
     let report = board.report(&first, &last);
     let whole = board.report(&board.nothing(), &board.read(outcome.at));
     if whole.packets.missing() != 0 {
-        return Err(format!("{} packets are unaccounted for: the results are invalid", whole.packets.missing()));
+        let packets = counted(whole.packets.missing(), "packet");
+        return Err(format!("{packets} unaccounted for: the results are invalid"));
     }
     let ticks = report.duration_s * Tsc.frequency().hertz();
     Ok(ticks / report.packets.out as f64)

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 
 use forebay_measure::machine::{allowed_cores, pin_to};
+use forebay_units::wording::counted;
 use serde_json::json;
 
 use cores::Cores;
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         if missing != 0 {
-            eprintln!("{}: {missing} packets are unaccounted for: the results are invalid", case.name);
+            eprintln!("{}: {} unaccounted for: the results are invalid", case.name, counted(missing, "packet"));
             return ExitCode::FAILURE;
         }
     }

@@ -6,6 +6,7 @@ use forebay_placement::answer::{
     Answer, AppliedPlacement, Binding, ChainAnswer, ChainForm, ContentionPlace, DomainAnswer, SegmentMove,
 };
 use forebay_placement::format::rate;
+use forebay_units::wording;
 
 use crate::format::{Align, counted, table, wrapped};
 use crate::graph::cut;
@@ -109,7 +110,10 @@ fn outcome(applied: &AppliedPlacement) -> String {
             let modules = counted(count, "module");
             format!("Applied: {modules} moved; packets waited for {:.0} us, and none was lost.", applied.pause_us)
         }
-        (_, missing) => format!("Applied: {missing} packets are unaccounted for: this is a defect of Forebay."),
+        (_, missing) => {
+            let packets = wording::counted(missing, "packet");
+            format!("Applied: {packets} unaccounted for: this is a defect of Forebay.")
+        }
     }
 }
 

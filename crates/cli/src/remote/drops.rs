@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::{connect, strange};
-use crate::format::{counted, whole};
+use crate::format::counted;
 use crate::{Answer, args, printed};
 
 /// The time in which the pipeline must respond after the observation should have ended. A suspended process does not
@@ -117,8 +117,8 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
     if lost == 0 {
         return Ok(Answer::Yes);
     }
-    let more = whole(lost);
-    writeln!(printed::err(), "{more} more packets are missing: they were dropped faster than they could be sent")?;
+    let more = counted(lost, "more packet");
+    writeln!(printed::err(), "{more} missing: packets were dropped faster than they could be sent")?;
     Ok(Answer::No)
 }
 

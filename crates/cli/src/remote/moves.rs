@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use forebay_instance::shown_move;
 use forebay_protocol::{Client, Moved, Request, Response, WantedWorkers};
+use forebay_units::wording::counted;
 
 use super::{LONG, connect, strange};
 use crate::{Answer, args, printed};
@@ -42,7 +43,7 @@ pub(crate) fn conclude(moved: &Moved) -> anyhow::Result<Answer> {
     match moved.reloaded.missing {
         0 if moved.remaining.is_empty() => Ok(Answer::Yes),
         0 => Ok(Answer::No),
-        missing => bail!("{missing} packets are unaccounted for: this is a defect of Forebay"),
+        missing => bail!("{} unaccounted for: this is a defect of Forebay", counted(missing, "packet")),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{anyhow, bail};
 use forebay_protocol::{Reloaded, Request, Response};
+use forebay_units::wording;
 
 use super::{LONG, connect, strange};
 use crate::format::{counted, whole};
@@ -27,7 +28,7 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
         print_reload(reloaded, &mut printed::out())?;
     }
     if reloaded.missing != 0 {
-        bail!("{} packets are unaccounted for: this is a defect of Forebay", reloaded.missing);
+        bail!("{} unaccounted for: this is a defect of Forebay", wording::counted(reloaded.missing, "packet"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use forebay_graph::secret::without_keys;
 use forebay_pipeline::Source;
 use forebay_protocol::{Response, WantedWorkers, event::EventName};
+use forebay_units::wording::counted;
 
 use super::service::{Service, keep, refusal};
 use crate::events::NewEvent;
@@ -40,7 +41,7 @@ pub(super) fn move_modules(
         let shown = moved.moves.iter().map(shown_move).collect::<Vec<_>>().join(", ");
         let missing = match moved.reloaded.missing {
             0 => String::new(),
-            missing => format!("; {missing} packets are unaccounted for: this is a defect of Forebay"),
+            missing => format!("; {} unaccounted for: this is a defect of Forebay", counted(missing, "packet")),
         };
         let names = moved.moves.iter().map(|moved| moved.module.as_str()).collect::<Vec<_>>().join(",");
         let event = NewEvent::new(EventName::Moved, format!("moved {shown}{missing}"));

@@ -21,6 +21,7 @@ use forebay_protocol::check::{Checked, Fault};
 use forebay_protocol::event::EventName;
 use forebay_protocol::response::{Configuration, DroppedPacket, Hello};
 use forebay_protocol::{Action, Census, Report, Response, VERSION};
+use forebay_units::wording::counted;
 
 use super::ending::Ending;
 use super::ledger::Ledger;
@@ -265,7 +266,7 @@ fn reload_by(service: &Service, by: &str, wanted: Wanted) -> Response {
             let (file, took) = (shown.as_deref().unwrap_or_default(), reloaded.took_ms);
             let missing = match reloaded.missing {
                 0 => String::new(),
-                missing => format!("; {missing} packets are unaccounted for: this is a defect of Forebay"),
+                missing => format!("; {} unaccounted for: this is a defect of Forebay", counted(missing, "packet")),
             };
             let event = NewEvent::new(EventName::ReloadAccepted, format!("changed to {file} in {took:.1} ms{missing}"));
             event.with("took_ms", (took * 10.0).round() / 10.0).with("missing", reloaded.missing)
