@@ -125,14 +125,15 @@ pub(crate) fn lines(message: &str) -> String {
 }
 
 /// Returns true if an error's text `whole` has the text of its cause at its end, or between separators. A part of a
-/// word is not the cause: "time" is not repeated in "timeout of a".
+/// word is not the cause: "time" is not repeated in "timeout of a" and not in "no runtime".
 fn repeats(whole: &str, cause: &str) -> bool {
+    let is_end = |before: &str| cause.is_empty() || !before.ends_with(char::is_alphanumeric);
     let is_part = |at: usize| {
         let (before, after) = (&whole[..at], &whole[at + cause.len()..]);
         let begins = before.is_empty() || before.ends_with(": ") || before.ends_with('(');
         begins && (after.starts_with([':', ';', ')']) || after.starts_with(" ("))
     };
-    whole.ends_with(cause) || whole.match_indices(cause).any(|(at, _)| is_part(at))
+    whole.strip_suffix(cause).is_some_and(is_end) || whole.match_indices(cause).any(|(at, _)| is_part(at))
 }
 
 #[cfg(test)]
@@ -151,11 +152,12 @@ mod tests {
     #[test]
     fn a_cause_that_is_a_part_of_a_word_is_shown() {
         assert_eq!(message(&anyhow::anyhow!("time").context("timeout of a")), "timeout of a: time");
+        assert_eq!(message(&anyhow::anyhow!("time").context("no runtime")), "no runtime: time");
         assert!(repeats("", "") && repeats("a", ""));
-        for whole in ["time", "a: time", "time: b", "a: time; b", "a (time): b", "a: time (b)"] {
+        for whole in ["time", "a: time", "a time", "(time", "time: b", "a: time; b", "a (time): b", "a: time (b)"] {
             assert!(repeats(whole, "time"), "{whole}");
         }
-        for whole in ["", "a: timeout: b", "a: daytime: b", "a time: b", "a: time b"] {
+        for whole in ["", "runtime", "a: runtime", "a: timeout: b", "a: daytime: b", "a time: b", "a: time b"] {
             assert!(!repeats(whole, "time"), "{whole}");
         }
     }
