@@ -197,7 +197,8 @@ impl Profile {
     }
 
     /// Measures these functions on this machine and replaces their earlier costs. Calls `begins` at the beginning of
-    /// each step.
+    /// each step. `effort.batch` must be the largest batch of the profile's key. Examples may write files to the
+    /// current folder: this is not checked.
     ///
     /// # Errors
     /// [`ProfileError`]. After [`Nothing`](ProfileError::Nothing), the costs of all other functions are replaced. After

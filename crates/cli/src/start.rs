@@ -136,7 +136,8 @@ impl Start {
     }
 }
 
-/// Returns the path of the file in which a replaced state is kept.
+/// Returns the path of the file in which a replaced state is kept. [`Accepted::keep_old`] writes this file, and appends
+/// the same `.old`. Messages and `docs/live.md` name the file, too.
 fn old(path: &Path) -> PathBuf {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");

@@ -8,9 +8,10 @@ use crate::period::stalled;
 /// The measured cost of a function's calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profiled {
-    /// The seconds per call and per packet.
+    /// The seconds per call and per packet. The seconds per call include `dispatch`.
     pub line: Line,
-    /// The part of a call that the engine's stopwatch does not measure, in seconds.
+    /// The part of a call that the engine's stopwatch does not measure, in seconds. [`Online`] adds it to the measured
+    /// time of each call.
     pub dispatch: f64,
 }
 

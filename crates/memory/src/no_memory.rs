@@ -80,7 +80,7 @@ pub fn zeroed<T: FromZeros>(len: usize) -> Result<Box<[T]>, NoMemory> {
     Ok(list)
 }
 
-/// Creates a slice of `len` values, each computed from its index.
+/// Creates a slice of `len` values, each computed from its index. Memory that `value` itself allocates is not checked.
 ///
 /// # Errors
 /// Returns [`NoMemory`] if the system has too little memory.

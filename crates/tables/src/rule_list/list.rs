@@ -92,7 +92,12 @@ impl Needs {
         }
     }
 
-    /// Returns whether any rule needs an ICMP type.
+    /// Returns whether any rule needs an ICMP type. If true, the key of an ICMP packet contains its type and code, and
+    /// the verdict is unknown if they cannot be read. A later fragment has neither, so its key does not contain them.
+    /// If false, no key contains them, and a rule with a type would match no packet.
+    ///
+    /// [`for_hidden`](Self::for_hidden) and [`any`](Self::any) need not check the ICMP types: a rule with a type also
+    /// needs the protocol, and ICMP has no ports.
     pub fn for_icmp(self) -> bool {
         self.icmp > 0
     }
