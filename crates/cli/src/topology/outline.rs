@@ -18,7 +18,7 @@ pub(super) struct Outline<'t> {
     pub(super) topology: &'t Topology,
     source: SourceType,
     /// The outermost parts: packages, or memory nodes if these contain several packages.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TopologyPart>,
     /// The memory nodes that belong to no part.
     pub(super) memory: Vec<&'t MemoryNode>,
 }
@@ -33,13 +33,13 @@ pub(super) enum Level {
 }
 
 /// A package, a die, a memory node or a last-level cache.
-pub(super) struct Part {
+pub(super) struct TopologyPart {
     pub(super) level: Level,
     /// The name, with the size if known.
     pub(super) name: String,
-    /// The network interfaces of a node.
+    /// The network interfaces of a node. Empty in a part that continues the node.
     pub(super) interfaces: Vec<String>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TopologyPart>,
     /// The cores of a cache, ordered by their lowest threads.
     pub(super) cores: Vec<CoreOutline>,
 }
@@ -99,7 +99,7 @@ impl<'t> Outline<'t> {
 
     /// Returns the parts at the first of `levels` that contain these processors. A node that is already in `seen` is
     /// marked as continued, and nodes are added to `seen`.
-    fn parts(&self, of: &[&Processor], levels: &[Level], seen: &mut BTreeSet<usize>) -> Vec<Part> {
+    fn parts(&self, of: &[&Processor], levels: &[Level], seen: &mut BTreeSet<usize>) -> Vec<TopologyPart> {
         let Some((&level, inner)) = levels.split_first() else { return Vec::new() };
         let groups = grouped(of, |one| level.of(one));
         // If a package has one die, the die is left out.
@@ -118,7 +118,7 @@ impl<'t> Outline<'t> {
                 (Level::Cache, index) => self.cache(index, of[0].node),
             };
             let near = number.filter(|_| level == Level::Node && !is_continued);
-            parts.push(Part {
+            parts.push(TopologyPart {
                 level,
                 name,
                 interfaces: near.map(|node| self.interfaces(node)).unwrap_or_default(),
@@ -222,7 +222,7 @@ fn cores(of: &[&Processor]) -> Vec<CoreOutline> {
     cores
 }
 
-impl Part {
+impl TopologyPart {
     /// Formats the cores: threads are joined, and three or more consecutive cores are a range.
     pub(super) fn cores(&self) -> Vec<String> {
         runs(&self.cores.iter().map(|core| core.threads.clone()).collect::<Vec<_>>())

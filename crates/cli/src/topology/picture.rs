@@ -4,7 +4,7 @@ use std::path::Path;
 
 use forebay_plot::{Cell, Grid, Nest, Sort};
 
-use super::outline::{Level, Outline, Part};
+use super::outline::{Level, Outline, TopologyPart};
 
 /// Maximum number of nodes with a table of distances.
 const MOST_NODES: usize = 16;
@@ -62,7 +62,7 @@ fn interfaces(names: &[String]) -> Vec<Cell> {
     names.iter().map(|name| cell(name.clone(), INTERFACE, Vec::new())).collect()
 }
 
-fn part(of: &Part) -> Cell {
+fn part(of: &TopologyPart) -> Cell {
     let sort = match of.level {
         Level::Package => PACKAGE,
         Level::Die => DIE,

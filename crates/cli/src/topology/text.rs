@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::outline::{Outline, Part};
+use super::outline::{Outline, TopologyPart};
 use crate::format::wrapped;
 use crate::graph::cut;
 
@@ -82,7 +82,7 @@ fn entries(outline: &Outline<'_>) -> Vec<TreeLine> {
     entries
 }
 
-fn entry(part: &Part) -> TreeLine {
+fn entry(part: &TopologyPart) -> TreeLine {
     let mut listed = part.cores();
     if let Some(first) = listed.first_mut() {
         *first = format!("{} {first}", if part.cores.len() == 1 { "core" } else { "cores" });
