@@ -154,7 +154,7 @@ fn defaults_are_allowed_and_wrong_values_named() {
          Gpps), or max"
     );
     let large =
-        "--set rate=9999999Gpps: rate: '9999999Gpps' is too large for a packet rate: allowed is up to 9000000Gpps";
+        "--set rate=9999999Gpps: rate: '9999999Gpps' is too large for a packet rate: the largest is 9000000Gpps";
     assert_eq!(refused("rc", &["rate=9999999Gpps"]), large);
     assert_eq!(
         refused("vrf", &["m=1000", "n=5"]),
