@@ -181,6 +181,16 @@ mod tests {
             forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
             assert!(subject.counted.is_none());
         }
+        // Regression: a module was refused by itself if a parameter named a metadata word.
+        let text = "ports: { in: { generator: }, out: { sink: } }\nmodules:\n  \
+                    route: { ip_lookup: { routes: [0.0.0.0/0 0], to: word } }\n  \
+                    slow: { shaper: { rate: 10Mbps, burst: 16KiB, key: { word: next_hop }, held: 64 } }\n\
+                    pipeline: [in -> route -> slow -> out]\n";
+        let subjects = Subject::modules(&Source::new(text, "test.yaml", ""), None, 16).expect("it is valid");
+        assert_eq!(subjects.len(), 2);
+        for subject in subjects {
+            forebay_pipeline::check(&subject.source).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct Params {
     timed_out: RejectAction,
     /// Up to 2 metadata words that must have the same values in all fragments of a datagram; none by default. Name
     /// `teid` after `gtpu_decap` and `vni` after `vxlan_decap`, so that fragments from different tunnels belong to
-    /// different datagrams. Another function of the pipeline must use these words.
+    /// different datagrams. A word that no function uses is an error.
     #[serde(default)]
     words: Vec<String>,
 }

@@ -123,8 +123,8 @@ impl<'a> Setup<'a> {
         self.any_word(name)
     }
 
-    /// Returns the metadata word called `name`, which the parameter `parameter` names. The compiler checks that another
-    /// function [uses](Self::word) this word.
+    /// Returns the metadata word called `name`, which the parameter `parameter` names. The compiler checks that a
+    /// function uses this word.
     ///
     /// # Errors
     /// The pipeline has more than [`WORDS`] names.

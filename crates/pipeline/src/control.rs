@@ -51,8 +51,9 @@ pub(crate) fn read_control(
         faults.add_all(root, &["control", "batching", &name], error);
         return None;
     }
-    // A controller without this parameter sets no trigger above the largest batch.
-    if let Some(trigger) = params["trigger"].as_u64().filter(|trigger| *trigger > batch as u64) {
+    // Other controllers set no trigger above the largest batch.
+    let trigger = params["trigger"].as_u64().filter(|trigger| name == "static" && *trigger > batch as u64);
+    if let Some(trigger) = trigger {
         faults.add_all(root, &["control", "batching", &name], unreached(trigger, batch));
         return None;
     }

@@ -1,6 +1,6 @@
 //! Creates the states and functions of a configuration, and checks its ports.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use forebay_graph::{Declaration, Declared, Files, Function, Setup, SetupEnvironment, SetupError, nearest};
@@ -166,21 +166,20 @@ fn refuse_shared_interfaces(root: &Node, faults: &mut FaultCollector) {
     }
 }
 
-/// Adds a fault for each metadata word that a parameter names and no other function uses. Must be called after all
-/// modules were created.
+/// Adds a fault for each metadata word that a parameter names and no function uses. The function that writes the word
+/// may be missing, because `profile --co-runs` measures each module by itself. Must be called after all modules were
+/// created.
 pub(crate) fn unknown_words(root: &Node, environment: &SetupEnvironment, faults: &mut FaultCollector) {
-    let known: Vec<&str> = environment.own_words.iter().map(String::as_str).collect();
-    for (module, parameter, word) in &environment.named_words {
+    let functions = forebay_graph::functions();
+    let declared = functions.iter().flat_map(|function| function.reads.iter().chain(function.writes)).copied();
+    // A function outside this repository may use a word that it does not declare.
+    let known: BTreeSet<&str> = declared.chain(environment.own_words.iter().map(String::as_str)).collect();
+    for (module, parameter, word) in environment.named_words.iter().filter(|(.., word)| !known.contains(&**word)) {
         let entry = entries(root, "modules").find(|entry| entry.key == *module);
-        let Some(kind) = entry.and_then(kind_of).filter(|_| !environment.own_words.contains(word)) else { continue };
+        let Some(kind) = entry.and_then(kind_of) else { continue };
         let near = nearest(word, known.iter().copied());
-        let wrong = format!("no other function uses the metadata word {}{near}", quote(word));
-        let error = if known.is_empty() {
-            let hint = "remove it, because no function of this pipeline writes a word";
-            SetupError::with_hint(parameter, wrong, hint)
-        } else {
-            SetupError::wrong_name(parameter, word, wrong, known.iter().copied())
-        };
+        let wrong = format!("no function uses the metadata word {}{near}", quote(word));
+        let error = SetupError::wrong_name(parameter, word, wrong, known.iter().copied());
         faults.add_all(root, &["modules", module, &kind.key], error);
     }
 }

@@ -74,9 +74,7 @@ fn plans(
     let (mut names, mut paths) = (HashMap::new(), HashMap::new());
     for it in declared {
         let DeclaredFlow { flow, .. } = it;
-        if flow.name.is_empty() {
-            it.add("name", Fault::with_hint("the name is empty", "give the flow a name"), faults);
-        } else if let Some(line) = names.insert(flow.name.clone(), line_of(it.place("name"))) {
+        if let Some(line) = names.insert(flow.name.clone(), line_of(it.place("name"))) {
             let wrong = format!("two flows are called {}{line}", quote(&flow.name));
             it.add("name", Fault::with_hint(wrong, "give each flow its own name"), faults);
         }

@@ -101,7 +101,7 @@ impl Share {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
     /// The flow's name, without control characters.
-    #[schemars(regex(pattern = crate::schema::ONE_LINE))]
+    #[schemars(length(min = 1), regex(pattern = crate::schema::ONE_LINE))]
     pub(crate) name: String,
     /// The modules on the path in order, each `module` or `module[gate]`: a list, or text with arrows between. Packets
     /// may pass other modules between them.

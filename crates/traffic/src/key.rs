@@ -29,8 +29,7 @@ pub enum KeyBy {
     Vlan,
     /// The differentiated services code point. Frames that are not IP have one account.
     Dscp,
-    /// A metadata word, such as `{ word: teid }`, which another function of the pipeline uses. If no earlier function
-    /// writes it, it is 0.
+    /// A metadata word, such as `{ word: teid }`, that a function uses. If no earlier function writes it, it is 0.
     Word(String),
 }
 

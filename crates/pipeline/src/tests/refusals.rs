@@ -228,7 +228,6 @@ flows:
   - { name: six, path: [s, b] }
   - { name: seven, path: [] }
   - { name: eight, path: s -> drop }
-  - { name: '', path: s }
 "), @"
         test.yaml:11: flows[0].path: no packet can take the path of flow 'one': nothing leads from 's[x]' to 'b'
         test.yaml:12: flows[1].path: no packet can take the path of flow 'two': nothing leads from 'a' to 's'
@@ -241,7 +240,6 @@ flows:
             because a packet belongs to one flow
         test.yaml:18: flows[7].path: the path is empty: name at least one module
         test.yaml:19: flows[8].path: a flow's path names modules, not 'drop'
-        test.yaml:20: flows[9].name: the name is empty: give the flow a name
         ");
 }
 

@@ -141,7 +141,7 @@ fn ports_that_settings_touch_are_the_configurations_own() {
 
 /// Regression: a misspelt metadata word was accepted, and was always 0.
 #[test]
-fn metadata_words_that_no_other_function_uses_are_refused() {
+fn metadata_words_that_no_function_uses_are_refused() {
     let with = |word: &str, route: &str| {
         format!(
             "ports: {{ in: {{ generator: }}, out: {{ sink: }} }}
@@ -156,10 +156,23 @@ pipeline: [in -> route -> whole -> slow -> out]
     let writes = "ip_lookup: { routes: [0.0.0.0/0 0], to: word }";
     assert!(super::load(&with("next_hop", writes)).is_ok());
     let error = refused(&with("next_hopp", writes));
-    let wrong = "no other function uses the metadata word 'next_hopp' (did you mean 'next_hop'?): allowed is next_hop";
+    let wrong = "no function uses the metadata word 'next_hopp' (did you mean 'next_hop'?): allowed are ";
     for place in ["test.yaml:4: modules.whole.reassemble.words[0]", "test.yaml:5: modules.slow.shaper.key.word"] {
         assert!(error.contains(&format!("{place}: {wrong}")), "{error}");
     }
-    let error = refused(&with("teid", "counter: {}"));
-    assert!(error.contains("the metadata word 'teid': remove it, because no function of this pipeline"), "{error}");
+    // A module can be measured by itself, without the function that writes its word.
+    assert!(super::load(&with("next_hop", "counter: {}")).is_ok());
+}
+
+/// Regression: a flow could have an empty name.
+#[test]
+fn names_of_flows_are_not_empty() {
+    let error = refused(
+        "ports: { in: { generator: }, out: { sink: } }
+modules: { m: { counter: } }
+pipeline: [in -> m -> out]
+flows: [{ name: '', path: m }]
+",
+    );
+    assert!(error.contains("test.yaml:4: flows[0].name: '' is too short: allowed are texts of at least 1"), "{error}");
 }
