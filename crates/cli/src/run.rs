@@ -309,16 +309,9 @@ fn bound(arguments: &args::Run) -> anyhow::Result<Option<Bound>> {
     }
 }
 
-/// The longest path of a socket, in bytes (unix(7): 108 bytes with the zero at the end).
-const LONGEST_SOCKET: usize = 107;
-
 /// Opens the socket at `path`.
 fn bind(path: &Path) -> anyhow::Result<Bound> {
-    let length = path.as_os_str().len();
-    if !(1..=LONGEST_SOCKET).contains(&length) {
-        bail!("the socket '{}': a path of {length} bytes: allowed are 1 to {LONGEST_SOCKET}", path.display());
-    }
-    Bound::at(path).with_context(|| format!("the socket {}", path.display()))
+    Bound::at(path).with_context(|| format!("the socket '{}'", path.display()))
 }
 
 /// Creates the service for the socket and for SIGHUP.

@@ -4,9 +4,11 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+use crate::locate::check_socket_path;
 
 /// Connects to the socket at `path`. If the listener's queue of connections is full, the call waits up to `patience`;
 /// with 0, it does not wait.
@@ -14,8 +16,7 @@ use std::time::Duration;
 /// # Errors
 /// Errors of the system's `connect`; [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue stayed full.
 pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    // Refuses paths that no socket can have, with the error of the standard library.
-    SocketAddr::from_pathname(path)?;
+    check_socket_path(path)?;
     let bytes = path.as_os_str().as_bytes();
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);

@@ -14,6 +14,8 @@ use thiserror::Error;
 
 use crate::connect;
 
+/// The longest path of a socket, in bytes (unix(7): 108 bytes with the zero at the end).
+const LONGEST_PATH: usize = 107;
 /// The longest name of a run.
 const LONGEST_NAME: usize = 40;
 /// The age up to which a named socket without a listener is kept, because its process may be about to listen.
@@ -262,6 +264,19 @@ pub fn is_listened_at(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Checks the length of a socket's path.
+///
+/// # Errors
+/// An empty path, or a path that is too long for a socket.
+pub fn check_socket_path(path: &Path) -> io::Result<()> {
+    let length = path.as_os_str().len();
+    if (1..=LONGEST_PATH).contains(&length) {
+        return Ok(());
+    }
+    let wrong = format!("a path of {length} bytes: allowed are 1 to {LONGEST_PATH}: choose another path with --socket");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, wrong))
 }
 
 /// Lists the sockets of a folder with and without a listener. Skips a folder of another user, except if this process

@@ -19,8 +19,9 @@ Examples:
 
 The file is written by this command, not by the pipeline. While the command watches, the pipeline observes every call, \
 and is therefore slower. If the pipeline drops packets faster than it can send them to this command, some packets are \
-missing; their number is counted. Exit codes: 0 all packets were shown or written; 1 some packets are missing, or their \
-number is unknown, because the pipeline was killed or does not respond; 2 bad usage, or the file cannot be written.")]
+missing; their number is counted. Exit codes: 0 all packets were shown or written; 1 some packets are missing, or \
+their number is unknown, because the pipeline was killed or does not respond; 2 bad usage, or the file cannot be \
+written.")]
 pub(crate) struct Drops {
     /// Write the packets to this pcapng file, with the drop reason as each packet's comment
     #[arg(long, value_name = "FILE")]

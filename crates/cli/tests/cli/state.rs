@@ -25,7 +25,7 @@ fn a_second_run_with_the_same_state_or_socket_is_refused_and_changes_nothing() {
     assert_eq!((second.code, second.err), (Some(2), expected));
     let second = run(&["--socket", &socket]);
     let expected = format!(
-        "error: the socket {socket}: another pipeline listens on this path: end that pipeline, or use \
+        "error: the socket '{socket}': another pipeline listens on this path: end that pipeline, or use \
                         another path\n"
     );
     assert_eq!((second.code, second.err), (Some(2), expected));

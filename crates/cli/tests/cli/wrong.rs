@@ -226,7 +226,10 @@ fn negative_numbers_are_refused_with_their_flag() {
     assert_error(&["run", file.path(), "--trace", "0"], &["'0' for '--trace <N>': allowed are 1 to 100000"]);
     assert_error(&["run", file.path(), "--instance", ""], &["--instance '': allowed are up to"]);
     let long = "x".repeat(200);
-    assert_error(&["run", file.path(), "--socket", &long], &["a path of 200 bytes: allowed are 1 to 107"]);
+    for command in [["run", file.path()], ["show", "modules"]] {
+        let wrong = "a path of 200 bytes: allowed are 1 to 107: choose another path with --socket";
+        assert_error(&[&command[..], &["--socket", &long]].concat(), &[wrong]);
+    }
     assert_error(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
     assert_error(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
     assert_error(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);

@@ -37,9 +37,8 @@ impl Ending {
 
     /// Waits until the end of the run and sends it, or until the client disconnects.
     pub(super) fn wait(&self, lines: &mut Lines<'_>, send: impl FnOnce(Ended) -> io::Result<()>) -> io::Result<()> {
-        self.state().waiting += 1;
         // Counts the connection down in every case.
-        let _waiting = Waiting(self);
+        let _waiting = self.delay();
         loop {
             let state = self.state();
             if let Some(ended) = state.ended.clone() {
@@ -53,7 +52,14 @@ impl Ending {
         }
     }
 
-    /// Sends the end of the run to the waiting clients, and waits until they have read it, at most for a second.
+    /// Lets the end of the run wait until the result is dropped, because the connection must still send a response.
+    pub(super) fn delay(&self) -> Waiting<'_> {
+        self.state().waiting += 1;
+        Waiting(self)
+    }
+
+    /// Sends the end of the run to the waiting clients. Waits until they, and the clients of other requests that
+    /// [delay](Self::delay) the end, have their response, at most for a second.
     pub fn announce(&self, ended: Ended) {
         let mut state = self.state();
         state.ended = Some(ended);
@@ -70,7 +76,7 @@ impl Ending {
 }
 
 /// Counts a waiting connection, also if its thread panics.
-struct Waiting<'e>(&'e Ending);
+pub(super) struct Waiting<'e>(&'e Ending);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {

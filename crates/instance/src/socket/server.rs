@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use forebay_graph::secret::{without_keys, without_keys_but};
-use forebay_protocol::{Request, Response, VERSION, locate::is_listened_at};
+use forebay_protocol::locate::{check_socket_path, is_listened_at};
+use forebay_protocol::{Request, Response, VERSION};
 use serde_json::Value;
 
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
@@ -44,9 +45,10 @@ impl Bound {
     /// Makes the socket at `path`.
     ///
     /// # Errors
-    /// Returns an error if another process listens at the path, if the path has a file that is not a socket, or if the
-    /// system cannot make the socket.
+    /// Returns an error if the path is too long, if another process listens at the path, if the path has a file that is
+    /// not a socket, or if the system cannot make the socket.
     pub fn at(path: &Path) -> io::Result<Self> {
+        check_socket_path(path)?;
         if let Ok(metadata) = path.symlink_metadata() {
             if !metadata.file_type().is_socket() {
                 return Err(io::Error::new(
@@ -220,6 +222,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         // The responses to these requests already report faults without the secrets of the configuration.
         // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
+        // The run ends after the response with the number of missing packets is sent.
+        let mut delays_end = None;
         let response = match request {
             Err(error) => Response::Error(not_a_request(&line, &error)),
             Ok(Request::Hello { protocol }) => {
@@ -282,6 +286,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(Request::Drops { count, for_ns, filter }) => {
                 match (service.drops)(&*service.instance, filter.as_deref()) {
                     Ok(drops) => {
+                        delays_end = Some(service.ending.delay());
                         let most = (count.unwrap_or(u64::MAX), for_ns.map(Duration::from_nanos));
                         watch(most, &drops, &mut lines, &mut writer)?
                     }
@@ -300,6 +305,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         };
         let response = if is_reload { response } else { without_secrets(response, service) };
         send(&mut writer, &response)?;
+        drop(delays_end);
     }
     Ok(())
 }
@@ -317,8 +323,8 @@ fn other_version(theirs: Option<u32>) -> Response {
     ))
 }
 
-/// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted, except the
-/// name of a request.
+/// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted, except
+/// the name of a request.
 fn not_a_request(line: &[u8], error: &serde_json::Error) -> String {
     // For some errors in keys and values, serde does not report the position.
     let place = match (error.line(), error.column()) {
@@ -336,14 +342,15 @@ fn not_a_request(line: &[u8], error: &serde_json::Error) -> String {
 
 /// Returns a phrase that lists the fields of a request.
 fn fields(request: &str) -> Option<String> {
-    let schema = schemars::schema_for!(Request);
+    let schema = forebay_protocol::schema::request();
     let mut forms = schema.get("oneOf")?.as_array()?.iter();
     let properties = forms.find_map(|form| form["properties"].as_object().filter(|it| it["do"]["const"] == request))?;
     let names: Vec<_> = properties.keys().filter(|name| *name != "do").map(|name| format!("`{name}`")).collect();
+    let noun = if names.len() == 1 { "field" } else { "fields" };
     Some(match &names[..] {
         [] => format!("`{request}` has no fields"),
         names => {
-            format!("fields of `{request}` are {} (`forebay schema request` has their values)", names.join(", "))
+            format!("`{request}` has the {noun} {} (`forebay schema request` has their values)", names.join(", "))
         }
     })
 }
@@ -430,11 +437,12 @@ mod tests {
         };
         for (line, rest) in [
             ("{\"do\":\"Kq7wZr5tXy3u\"}", &*requests),
-            ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": fields of `report` are `recent`, `rules` ("),
+            ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": `report` has the fields `recent`, `rules` ("),
+            ("{\"do\":\"watch\",\"Kq7wZr5tXy3u\":1}", ": `watch` has the field `interval_ms` ("),
             ("{\"do\":\"config\",\"Kq7wZr5tXy3u\":1}", ": `config` has no fields"),
-            ("{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}", ": fields of `reload` are `"),
-            ("{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}", ": fields of `reload` are `"),
-            ("{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}", ": fields of `trace` are `"),
+            ("{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}", ": `reload` has the fields `"),
+            ("{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}", ": `reload` has the fields `"),
+            ("{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}", ": `trace` has the fields `"),
             ("{\"Kq7wZr5tXy3u\":1}", &requests),
             ("\"Kq7wZr5tXy3u\"", &requests),
             ("Kq7wZr5tXy3u", &requests),
