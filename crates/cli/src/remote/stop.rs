@@ -34,8 +34,11 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
         Err(ClientError::Silent) => {
             return report(arguments, None, Outcome::Late(patience));
         }
-        // The process was killed before it responded.
-        Err(ClientError::Ended { .. } | ClientError::Broken(_)) if has_ended(process.as_ref(), AFTER_CONNECTION) => {
+        // The process was killed before it responded. A process in another PID namespace has no number here, and may
+        // still run.
+        Err(ClientError::Ended { .. } | ClientError::Broken(_))
+            if number.is_some() && has_ended(process.as_ref(), AFTER_CONNECTION) =>
+        {
             return report(arguments, None, Outcome::Unknown);
         }
         Err(error) => return Err(error.into()),
@@ -67,7 +70,7 @@ pub(crate) fn stop(arguments: &args::Stop) -> anyhow::Result<Answer> {
 /// The time in which a process ends after it has closed its connection.
 const AFTER_CONNECTION: Duration = Duration::from_secs(1);
 
-/// Waits at most for `time` until the process has ended. Returns whether it has ended; true for an unknown process.
+/// Waits at most for `time` until the process has ended. Returns whether it has ended; true without a descriptor.
 fn has_ended(process: Option<&OwnedFd>, time: Duration) -> bool {
     let time = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
     // The descriptor is readable once the process has ended.
