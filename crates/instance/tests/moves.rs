@@ -3,6 +3,9 @@
 //!
 //! `FOREBAY_MOVES` is the number of moves (100 by default).
 
+#[path = "census/responses.rs"]
+mod responses;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -21,6 +24,8 @@ use forebay_protocol::{Moved, WantedWorkers, report::Report};
 use forebay_units::Ticks;
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use responses::Responses;
 
 const SESSIONS: usize = 64;
 /// The largest number of packets in the pipeline. No queue is shorter.
@@ -286,7 +291,7 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
     let rules = instance.tables().into_iter().find(|table| &*table.module == "rules").expect("a table").table;
     assert_eq!(rules.apply(&["add count udp from any to 192.0.2.0/24"]).made, 1);
     let (mut seed, mut pauses, mut moved, mut held) = (1, Vec::new(), 0, false);
-    let mut late_responses = 0;
+    let mut responses = Responses::with_late(10);
     while pauses.len() < moves {
         // Packets pass one worker, then the other worker. In any other placement of a chain, packets would go in a
         // circle. If all modules are on one worker, the other worker is idle.
@@ -316,14 +321,7 @@ fn move_under_load(world: &str, more: &str, moves: usize) {
         assert_eq!(change.moved, names);
         moved += names.len();
         pauses.push(result.reloaded.pause_us);
-        // On a busy machine, a few responses take longer than `census` waits.
-        let census = loop {
-            if let Some(census) = instance.census() {
-                break census;
-            }
-            late_responses += 1;
-            assert!(late_responses < 10, "every worker responds in time");
-        };
+        let census = responses.census(&*instance);
         assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
         held |= census.held > 0;
         wait_for_packets(world, 100);

@@ -67,10 +67,10 @@ fn forebay(arguments: &[&str]) -> CommandResult {
     CommandResult::of(output)
 }
 
-/// Runs a command, and runs it again, up to four times, while other programs on its core prevent a measurement. Prints
-/// the error of each run that is repeated.
+/// Runs a command, and runs it again, up to twenty times, while other programs on its core prevent a measurement.
+/// Prints the error of each run that is repeated.
 fn undisturbed(mut run: impl FnMut() -> CommandResult) -> CommandResult {
-    for _ in 0..4 {
+    for _ in 0..20 {
         let done = run();
         if !done.err.contains("other programs used the core too much") {
             return done;

@@ -7,6 +7,8 @@
 
 mod clock;
 mod echo;
+#[path = "../../../instance/tests/census/responses.rs"]
+mod responses;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use forebay_pipeline::{Conditions, Loaded, Source, load};
 use forebay_ports as _;
 use forebay_protocol::Census;
 use forebay_units::{Frequency, Ticks};
+
+use responses::Responses;
 
 /// The traffic, and the capacity of each session table.
 #[derive(Clone, Copy)]
@@ -328,19 +332,12 @@ fn real(crowd: &Crowd, what: &str) {
     let begin = Instant::now();
     let seconds = crowd.count / crowd.rate;
     let (mut most, mut grown, mut last) = ([0; 3], 0, [0; 3]);
-    let mut late_responses = 0;
+    let mut responses = Responses::with_late(10);
     // Sessions end for some time after the last packet.
     for second in 1..=seconds + TIMEOUT + 4 {
         let next = begin + Duration::from_secs(second);
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        // On a busy machine, a few responses take longer than `census` waits.
-        let census = loop {
-            if let Some(census) = instance.census() {
-                break census;
-            }
-            late_responses += 1;
-            assert!(late_responses < 10, "the worker responds in time");
-        };
+        let census = responses.census(&*instance);
         assert_eq!(census.missing(), 0, "{what}, second {second}: {census:?}");
         let counts: Vec<_> = tables.iter().map(|table| table.check(crowd)).collect();
         grown = grown.max(check_memory(crowd, before));

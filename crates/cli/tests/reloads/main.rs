@@ -5,6 +5,8 @@
 
 #[path = "../crowd/echo.rs"]
 mod echo;
+#[path = "../../../instance/tests/census/responses.rs"]
+mod responses;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,6 +23,8 @@ use forebay_instance::{
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 use forebay_protocol::{Client, ConfigurationChange, Reloaded, Request, Response, report::Report};
+
+use responses::Responses;
 
 /// Sessions of the part that no reload changes.
 const SESSIONS: u64 = 500;
@@ -312,7 +316,7 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
 
     let (mut memory, mut pauses, mut resources, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let (mut before, mut replaced) = (0, 0);
-    let mut late_responses = 0;
+    let mut responses = Responses::with_late(10);
     for reload in 1..=reloads {
         let reloaded = running.reload(&configuration(reload, workers));
         assert_eq!(reloaded.missing, 0, "reload {reload}: {reloaded:?}");
@@ -327,14 +331,7 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         replaced += changed.len();
         held += reloaded.dropped;
         pauses.push(reloaded.pause_us);
-        // On a busy machine, a few responses take longer than `census` waits.
-        let census = loop {
-            if let Some(census) = instance.census() {
-                break census;
-            }
-            late_responses += 1;
-            assert!(late_responses < 10, "every worker responds in time");
-        };
+        let census = responses.census(&*instance);
         assert_eq!(census.missing(), 0, "reload {reload}: {census:?}");
         assert!(census.out > before, "reload {reload}: packets continue");
         before = census.out;

@@ -5,6 +5,8 @@
 //! does not grow. `FOREBAY_SOAK_SECONDS` is the duration (`make soak`: ten minutes).
 
 mod ports;
+#[path = "../../../instance/tests/census/responses.rs"]
+mod responses;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,6 +22,8 @@ use forebay_instance::{
 use forebay_measure::{Clock, Tsc, machine::allowed_cores};
 use forebay_pipeline::{Conditions, Loaded, Source, load};
 use forebay_protocol::{Client, Request, Response};
+
+use responses::Responses;
 
 /// Number of table changes per second, besides the removals.
 const CHANGES: usize = 2_000;
@@ -109,7 +113,7 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
 
     let (mut memory, mut pauses, mut before) = (Vec::new(), Vec::new(), 0);
     let begin = Instant::now();
-    let mut late_responses = 0;
+    let mut responses = Responses::with_late(10 + seconds / 60);
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
         match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
@@ -150,14 +154,7 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
             Ok(Response::Changed { made, refusals: 0, .. }) => assert_eq!(made, (CHANGES + CHANGES / 2) as u64),
             other => panic!("second {second}: {other:?}"),
         }
-        // On a busy machine, a few responses take longer than `census` waits.
-        let census = loop {
-            if let Some(census) = instance.census() {
-                break census;
-            }
-            late_responses += 1;
-            assert!(late_responses < 10, "every worker responds in time");
-        };
+        let census = responses.census(&*instance);
         assert_eq!(census.missing(), 0, "second {second}: {census:?}");
         assert_eq!((census.dropped, census.consumed), (0, 0), "second {second}: {census:?}");
         assert!(census.out > before, "second {second}: packets continue");

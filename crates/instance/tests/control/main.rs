@@ -8,5 +8,7 @@ mod mixed;
 mod objectives;
 mod parting;
 mod rates;
+#[path = "../census/responses.rs"]
+mod responses;
 mod running;
 mod steady;

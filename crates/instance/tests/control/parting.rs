@@ -19,6 +19,7 @@ use forebay_protocol::{
 use forebay_units::Ticks;
 
 use crate::numbered::{Stream, left_in_order, left_without_overtaking, write};
+use crate::responses::Responses;
 
 /// The time limit of a step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -319,18 +320,11 @@ fn flows_are_separated_and_merged_on_threads() {
         report.control.expect("a controller")
     };
     let begin = Instant::now();
-    let mut late_responses = 0;
+    let mut responses = Responses::with_late(10);
     for moves in [1, 2] {
         while control().moves.len() < moves {
             assert!(begin.elapsed() < PATIENCE, "{:?}", control());
-            // On a busy machine, a few responses take longer than `census` waits.
-            let census = loop {
-                if let Some(census) = instance.census() {
-                    break census;
-                }
-                late_responses += 1;
-                assert!(late_responses < 10, "every worker responds in time");
-            };
+            let census = responses.census(&*instance);
             assert_eq!((census.missing(), census.dropped), (0, 0), "{census:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
