@@ -11,8 +11,8 @@ use forebay_protocol::event::without_control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Returns standard output, for output that ends by itself. If the reader of a pipe has closed it (`| head`), the output
-/// is discarded, so that the command still returns its result.
+/// Returns standard output, for output that ends by itself. If the reader of a pipe has closed it (`| head`), the
+/// output is discarded, so that the command still returns its result.
 pub(crate) fn out() -> Printed<Discarding<StdoutLock<'static>>> {
     Printed(Discarding(io::stdout().lock()))
 }

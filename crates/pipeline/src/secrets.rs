@@ -156,8 +156,8 @@ impl<'t> Setting<'t> {
     }
 }
 
-/// Returns a setting, `key=value`, for display: its value and parts of its path are hidden if they may be secrets. It is
-/// on one line.
+/// Returns a setting, `key=value`, for display, on one line. Its value and parts of its path are hidden if they may be
+/// secrets.
 #[must_use]
 pub fn shown_setting(setting: &str) -> String {
     on_one_line(&Setting::of(setting).shown())

@@ -116,7 +116,7 @@ struct ChainSection {
     home: Option<usize>,
     /// The maximum number of copies of the whole chain. Each copy runs on one core, instead of a core for each
     /// function, and the copies share the sessions. At most 64; the default is 0: no copies.
-    #[schemars(range(max = 64))]
+    #[schemars(range(max = MOST_COPIES))]
     copies: Option<usize>,
 }
 
@@ -266,10 +266,6 @@ fn check(sections: &[ChainSection], faults: &mut Vec<Fault>) {
         if chain.percentile.is_some() && chain.slo.is_none() {
             let wrong = "a percentile needs a delay objective";
             fault(&["percentile"], Fault::with_hint(wrong, "state `slo`, too"));
-        }
-        if let Some(copies) = chain.copies.filter(|copies| *copies > MOST_COPIES) {
-            let wrong = format!("{copies} copies");
-            fault(&["copies"], Fault::wrong(copies, wrong, format!("0 to {MOST_COPIES}")));
         }
         if chain.to.is_some() && chain.interface.is_none() {
             let wrong = "`to` needs `interface`, the interface where packets enter";

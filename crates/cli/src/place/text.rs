@@ -8,7 +8,7 @@ use forebay_placement::answer::{
 use forebay_placement::format::rate;
 use forebay_units::wording;
 
-use crate::format::{Align, counted, table, wrapped};
+use crate::format::{Align, counted, table, whole, wrapped};
 use crate::graph::cut;
 
 /// Maximum width of a line, in columns.
@@ -70,7 +70,8 @@ pub(super) fn text(answer: &Answer, applies: bool) -> String {
             paragraph(&mut out, "No function moves.");
         }
         if within > 0 {
-            paragraph(&mut out, &format!("{} to another core of the same domain.", counted(within, "move")));
+            let who = if within == 1 { "function or copy moves" } else { "functions or copies move" };
+            paragraph(&mut out, &format!("{} {who} to another core of the same domain.", whole(within)));
         }
         let domain_name =
             |domain: Option<usize>| domain.map_or("nowhere".to_owned(), |domain| format!("domain {domain}"));

@@ -203,8 +203,8 @@ impl<'t> SecretWords<'t> {
     }
 }
 
-/// Returns the rest of a piece of a message that begins with an escaped control character: `word` for `u000aword` after a
-/// backslash. Returns other pieces unchanged.
+/// Returns the rest of a piece of a message that begins with an escaped control character: `word` for `u000aword`
+/// after a backslash. Returns other pieces unchanged.
 fn after_escape<'m>(message: &'m str, piece: &'m str) -> &'m str {
     let at = piece.as_ptr() as usize - message.as_ptr() as usize;
     let digits = piece.strip_prefix('u').and_then(|rest| rest.split_at_checked(4));

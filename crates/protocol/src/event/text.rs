@@ -22,8 +22,8 @@ pub fn without_control(text: &str) -> String {
     escaped(text, is_control)
 }
 
-/// Returns `text` on one line: like [`without_control`], but line feeds and tabs are escaped, too. A message that repeats
-/// text from outside must pass this function before it is joined with other messages.
+/// Returns `text` on one line: like [`without_control`], but line feeds and tabs are escaped, too. A message that
+/// repeats text from outside must pass this function before it is joined with other messages.
 #[must_use]
 pub fn on_one_line(text: &str) -> String {
     escaped(text, |character| is_control(character) || matches!(character, '\n' | '\t'))
