@@ -1,6 +1,7 @@
 //! Reads the parameters of functions, ports, states and controllers.
 
-use forebay_protocol::check::{Fault, short};
+use forebay_protocol::check::Fault;
+use forebay_units::text::short;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};

@@ -1,6 +1,6 @@
 //! Values in messages.
 
-pub(crate) use forebay_protocol::check::short;
+pub(crate) use forebay_graph::short;
 
 /// Quotes a value for a message: shortened, and on one line.
 pub(crate) fn quote(text: &str) -> String {

@@ -2,21 +2,10 @@
 
 use std::fmt;
 
+use forebay_units::text::{on_one_line, short};
 use forebay_units::wording;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::event::on_one_line;
-
-/// Returns a text shortened to 60 characters, and [on one line](on_one_line), for a message or the value of a fault.
-#[must_use]
-pub fn short(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => on_one_line(&text[..end]) + "…",
-        None => on_one_line(text),
-    }
-}
 
 /// A fault of a configuration: its place, the value, what is allowed, and a hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

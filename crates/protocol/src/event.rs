@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use forebay_units::text::{is_control, on_one_line, without_control};
 pub use name::{EventName, Level};
-pub use text::{is_control, on_one_line, without_control};
 
 /// An event with its time and fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +49,6 @@ impl Event {
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers and texts are always serialisable.
-        text::without_control(&serde_json::to_string(self).unwrap_or_default())
+        without_control(&serde_json::to_string(self).unwrap_or_default())
     }
 }

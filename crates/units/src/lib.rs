@@ -1,4 +1,5 @@
-//! Quantities with their units, the words of messages about numbers, and one random generator.
+//! Quantities with their units, the words of messages about numbers, texts from outside in messages, and one random
+//! generator.
 //!
 //! Every other crate states its quantities in these types. The types perform no I/O and read no clock.
 
@@ -9,6 +10,7 @@ mod percentile;
 pub mod quantity;
 pub mod random;
 mod rate;
+pub mod text;
 mod ticks;
 pub mod wording;
 

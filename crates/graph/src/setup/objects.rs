@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forebay_protocol::check::short;
+use forebay_units::text::short;
 
 use super::shared_objects::{HandedOver, ObjectKey, SharedState};
 use super::state::{DeclareState, states};
