@@ -8,6 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use forebay_units::text::short;
+
 /// A table that can be changed while packets run.
 ///
 /// A look-up during a change sees the entry before the change or after it.
@@ -149,7 +151,7 @@ impl Verb {
             "replace" => Self::Replace,
             other => {
                 let near = Self::near(other).map_or_else(String::new, |verb| format!(" (did you mean '{verb}'?)"));
-                let other: String = other.chars().take(60).collect();
+                let other = short(other);
                 return Err(format!("'{other}' {NO_CHANGE}{near}: allowed are add, remove and replace"));
             }
         };

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::tree::shown;
+
 /// The largest number in a list. No kernel has more CPUs, nodes or devices.
 const LARGEST: usize = 65_535;
 
@@ -85,7 +87,7 @@ impl FromStr for KernelList {
         }
         let mut ranges = Vec::new();
         for part in text.split(',') {
-            let wrong = || ListError { part: part.chars().take(40).collect() };
+            let wrong = || ListError { part: shown(part) };
             let number = |text: &str| {
                 let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
                 text.parse().ok().filter(|number| digits && *number <= LARGEST).ok_or_else(wrong)

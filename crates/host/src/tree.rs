@@ -170,8 +170,7 @@ impl Tree {
 /// Creates the error for a file with invalid content. `text` is the content, and `allowed` describes the allowed
 /// content.
 pub(crate) fn senseless(path: &str, text: &str, allowed: &str) -> Unknown {
-    let text = text.chars().take(MOST_SHOWN).collect();
-    Unknown::Senseless { path: path.to_owned(), text, allowed: allowed.to_owned() }
+    Unknown::Senseless { path: path.to_owned(), text: shown(text), allowed: allowed.to_owned() }
 }
 
 /// The largest number of characters of an invalid text that errors show.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_graph::{DeclareState, Setup, SetupError, register};
+use forebay_graph::{DeclareState, Setup, SetupError, register, short};
 use forebay_packet::{host_address::check_host_address, wire::ethernet::MacAddress};
 use forebay_tables::parameters::no_memory;
 use forebay_units::{Frequency, Nanos, Ticks};
@@ -115,7 +115,7 @@ impl FromStr for InterfaceAddress {
     type Err = InterfaceAddressError;
 
     fn from_str(text: &str) -> Result<Self, InterfaceAddressError> {
-        let bad = || InterfaceAddressError::Other(text.chars().take(60).collect());
+        let bad = || InterfaceAddressError::Other(short(text));
         let (address, length) = text.split_once('/').ok_or_else(bad)?;
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let length: u32 = length.parse().map_err(|_| bad())?;

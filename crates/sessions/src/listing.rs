@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_graph::{Outcome, Setup, SetupError, Table, Verb};
+use forebay_graph::{Outcome, Setup, SetupError, Table, Verb, short};
 
 use requests::Request;
 pub(crate) use requests::{
@@ -179,11 +179,6 @@ impl View {
 /// Returns the error of a worker that does not respond in time.
 fn silent(worker: usize) -> String {
     format!("worker {worker} does not respond: try again later")
-}
-
-/// Returns the part of a wrong text that an error repeats.
-fn short(text: &str) -> String {
-    text.chars().take(120).collect()
 }
 
 impl Table for View {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
+use forebay_graph::short;
 use forebay_packet::host_address::{check_host_address, may_be_host_v4, may_be_host_v6};
 use forebay_tables::parameters::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -19,15 +20,15 @@ impl TryFrom<String> for Endpoint {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let short: String = text.chars().take(60).collect();
+        let shown = short(&text);
         if text.parse::<std::net::Ipv6Addr>().is_ok() {
             return Err(format!(
-                "'{short}' is an IPv6 address: allowed are IPv4 addresses, because this tunnel runs over IPv4"
+                "'{shown}' is an IPv6 address: allowed are IPv4 addresses, because this tunnel runs over IPv4"
             ));
         }
         let address: Ipv4Addr = text.parse().map_err(|_| {
             format!(
-                "'{short}' is not an address of a tunnel's end: allowed are IPv4 addresses of one host, such as \
+                "'{shown}' is not an address of a tunnel's end: allowed are IPv4 addresses of one host, such as \
                  192.0.2.1"
             )
         })?;
@@ -46,10 +47,10 @@ impl TryFrom<String> for AnyEndpoint {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let short: String = text.chars().take(60).collect();
+        let shown = short(&text);
         let address = text.parse().map_err(|_| {
             format!(
-                "'{short}' is not an address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 \
+                "'{shown}' is not an address of a tunnel's end: allowed are addresses of one host, such as 192.0.2.1 \
                  and 2001:db8::1"
             )
         })?;

@@ -12,6 +12,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::text::short;
+
 /// The error for a text that is not the expected quantity.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum UnitError {
@@ -171,7 +173,7 @@ type Unit = (&'static str, f64);
 /// Parses a quantity. Returns its value in the base unit. `what` and `example` describe the expected quantity in
 /// errors.
 fn parse(text: &str, what: &'static str, example: &'static str, units: &[Unit]) -> Result<f64, UnitError> {
-    let quoted: String = text.chars().take(40).collect();
+    let quoted = short(text);
     let bad = || UnitError::Other {
         value: quoted.clone(),
         what,
@@ -387,7 +389,7 @@ mod tests {
         for text in
             ["9000001s", "99999999999s", &"9".repeat(30), &"9".repeat(400)].map(|text| text.trim_end_matches('s'))
         {
-            assert_eq!(time(&format!("{text}s")), Err(large(&format!("{text}s").chars().take(40).collect::<String>())));
+            assert_eq!(time(&format!("{text}s")), Err(large(&short(&format!("{text}s")))));
         }
         let bytes = "9999999999GiB".parse::<Bytes>().map_err(message);
         assert_eq!(bytes, Err("'9999999999GiB' is too large for a size: the largest is 8381903GiB".to_owned()));
@@ -408,7 +410,7 @@ mod tests {
             match text.parse::<Nanos>() {
                 Ok(span) => prop_assert!(span.0 as f64 <= MAX_EXACT),
                 Err(error) => {
-                    let quoted: String = text.chars().take(40).collect();
+                    let quoted = short(&text);
                     prop_assert!(error.to_string().starts_with(&format!("'{quoted}' is ")), "{}", error);
                 }
             }

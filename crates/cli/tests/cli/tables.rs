@@ -91,7 +91,7 @@ fn control_characters_from_outside_are_escaped() {
     }
     let done = change(&pipeline, "\u{9b}\u{7f}\n", &["--json"]);
     assert!(!has_control_characters(&done.out), "{:?}", done.out);
-    assert!(done.json()["changed"]["refused"][0][1].as_str().expect("text").contains("'\u{9b}\u{7f}'"));
+    assert!(done.json()["changed"]["refused"][0][1].as_str().expect("text").contains("'\\u009b\\u007f'"));
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn a_machine_whose_list_of_processors_is_missing_or_wrong_is_refused() {
         ] {
             assert_eq!(text(&format!("{wrong}\n")), format!("{file} contains {wrong:?}: {allowed}"));
         }
-        let (long, cut) = ("9".repeat(100), "9".repeat(60));
+        let (long, cut) = ("9".repeat(100), "9".repeat(60) + "…");
         assert_eq!(text(&long), format!("{file} contains {cut:?}: {allowed}"));
         assert_eq!(refused(server.clone().remove(file), |_| ()), format!("{file} is missing: {allowed}"));
         let none = server.clone().remove(file).clone();

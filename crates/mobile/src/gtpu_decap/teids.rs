@@ -1,7 +1,7 @@
 //! The set of known tunnels: numbers and ranges, checked for each packet.
 
 use forebay_graph::files::{MOST_TABLE, read_text};
-use forebay_graph::{Setup, SetupError};
+use forebay_graph::{Setup, SetupError, short};
 use forebay_memory::filled;
 use forebay_tables::parameters::{no_memory, number};
 use forebay_units::Random;
@@ -208,12 +208,12 @@ fn range(text: &str) -> Result<Range, String> {
     if text == "any" {
         return Ok((1, u32::MAX));
     }
-    let short: String = text.chars().take(60).collect();
+    let shown = short(text);
     let one = |text: &str| {
         let teid = number(text.trim()).and_then(|teid| u32::try_from(teid).ok());
         teid.filter(|teid| *teid > 0).ok_or_else(|| {
             format!(
-                "'{short}' is not a tunnel or range: allowed are 1 to 4294967295 (0xffffffff), \
+                "'{shown}' is not a tunnel or range: allowed are 1 to 4294967295 (0xffffffff), \
                  such as 0x1000-0x1fff, or any"
             )
         })
@@ -221,7 +221,7 @@ fn range(text: &str) -> Result<Range, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (one(first)?, one(last)?);
     if last < first {
-        return Err(format!("the range '{short}' ends before it starts: allowed are ranges from lower to higher"));
+        return Err(format!("the range '{shown}' ends before it starts: allowed are ranges from lower to higher"));
     }
     Ok((first, last))
 }

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use forebay_graph::short;
 use forebay_packet::wire::ipv4::{ICMP, Ipv4, TCP, UDP};
 use forebay_packet::{Hidden, Network, Packet, Upper};
 use forebay_tables::acl::{PortRange, RuleAddress, RulePrefix};
@@ -124,11 +125,11 @@ impl Seen {
 impl Condition {
     /// Adds a word of a line, such as `port=443`, to the condition. Fails if the word is unknown, or given twice.
     pub(super) fn add(&mut self, word: &str) -> Result<(), String> {
-        let short: String = word.chars().take(60).collect();
-        let unknown = || format!("'{short}': allowed are {SYNTAX}");
+        let shown = short(word);
+        let unknown = || format!("'{shown}': allowed are {SYNTAX}");
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         let again = |present: bool| {
-            if present { Err(format!("'{short}': {name} is given twice: write it once")) } else { Ok(()) }
+            if present { Err(format!("'{shown}': {name} is given twice: write it once")) } else { Ok(()) }
         };
         match (name, value) {
             ("tcp" | "udp" | "icmp" | "icmpv6", None) => {
@@ -210,13 +211,13 @@ fn range(text: &str) -> Option<PortRange> {
 
 /// Parses a prefix or an address.
 fn net(text: &str) -> Result<Net, String> {
-    let short: String = text.chars().take(60).collect();
-    let wrong = || format!("'{short}' is not a prefix: allowed are IPv4 and IPv6 prefixes, such as 198.51.100.0/24");
+    let shown = short(text);
+    let wrong = || format!("'{shown}' is not a prefix: allowed are IPv4 and IPv6 prefixes, such as 198.51.100.0/24");
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Some(most), |length| whole(length, most)).ok_or_else(wrong)? as u8;
-    let beyond = |prefix: String| format!("'{short}' has bits set beyond its prefix length: the prefix is {prefix}");
+    let beyond = |prefix: String| format!("'{shown}' has bits set beyond its prefix length: the prefix is {prefix}");
     match address {
         IpAddr::V4(address) => {
             let first = address.to_bits() & u32::mask(length);

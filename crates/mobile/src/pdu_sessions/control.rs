@@ -13,7 +13,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_graph::{Live, Outcome, Table, Verb, foreign_words};
+use forebay_graph::{Live, Outcome, Table, Verb, foreign_words, short};
 use forebay_memory::NoMemory;
 use forebay_tables::sessions::Seed;
 use forebay_units::wording::counted;
@@ -328,7 +328,7 @@ impl Books {
         match session.and_then(|session| foreign_words(entry, &session.text).next()) {
             None => Ok(()),
             Some((_, word)) => {
-                let word: String = word.chars().take(60).collect();
+                let word = short(word);
                 Err(format!(
                     "'{word}' differs from the listed session of {user}: write the user alone, or the listed line"
                 ))

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forebay_graph::short;
 use forebay_units::{BitRate, Bytes, Frequency, Nanos, Ticks};
 
 /// The binary logarithm of 256, the number of parts of a tick. Instants are counted in parts.
@@ -49,11 +50,11 @@ pub(super) struct Clock {
 impl Limit {
     /// Parses a limit: a rate such as `50Mbps`, or a rate and a burst such as `50Mbps/64KiB`.
     pub(super) fn parse(text: &str, clock: Clock) -> Result<Self, String> {
-        let short: String = text.chars().take(60).collect();
+        let shown = short(text);
         let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
         let bits = rate.parse::<BitRate>().map_err(|error| format!("{error}: allowed are 1kbps to 1Tbps"))?.0;
         if !RATES.contains(&bits) {
-            return Err(format!("'{short}': allowed are 1kbps to 1Tbps"));
+            return Err(format!("'{shown}': allowed are 1kbps to 1Tbps"));
         }
         let bytes = match burst {
             Some(burst) => burst.parse::<Bytes>().map_err(|error| error.to_string())?.0 as f64,
@@ -63,7 +64,7 @@ impl Limit {
         let (per_byte, burst) = (ticks_a_byte * 2f64.powi((PARTS + FINER) as i32), bytes * ticks_a_byte * 256.0);
         if bytes < 1.0 || burst > MOST as f64 || per_byte > 2f64.powi(62) {
             let most = Bytes((MOST as f64 / 256.0 / ticks_a_byte) as u64);
-            return Err(format!("'{short}': allowed are bursts of 1B to {most} at this rate"));
+            return Err(format!("'{shown}': allowed are bursts of 1B to {most} at this rate"));
         }
         Ok(Self { per_byte: (per_byte.round() as u64).max(1), burst: burst.round() as u64 })
     }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::condition::{Condition, SYNTAX as CONDITIONS, whole};
 use super::limit::{Clock, Limit};
+use forebay_graph::short;
 use forebay_tables::parameters::number;
 use forebay_tunnels::settings::is_host;
 
@@ -42,10 +43,10 @@ impl User {
 
     /// Parses `10.60.0.1`, `2001:db8:0:1::/64`, or both with a comma between them.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let short: String = text.chars().take(60).collect();
+        let shown = short(text);
         let wrong = || {
             format!(
-                "'{short}' is not a user: allowed are an IPv4 address, an IPv6 /64 such as 2001:db8:0:1::/64, or both \
+                "'{shown}' is not a user: allowed are an IPv4 address, an IPv6 /64 such as 2001:db8:0:1::/64, or both \
                  with a comma between them"
             )
         };
@@ -165,8 +166,8 @@ impl Line {
                 ("peer-teid", Some(value)) => bearer.peer_teid = at(name, teid(value))?,
                 ("peer", Some(value)) => bearer.peer = at(name, peer(value))?,
                 ("qfi", Some(value)) => {
-                    let short: String = value.chars().take(60).collect();
-                    let qfi = whole(value, 63).ok_or_else(|| format!("qfi: '{short}': allowed are 0 to 63"))?;
+                    let shown = short(value);
+                    let qfi = whole(value, 63).ok_or_else(|| format!("qfi: '{shown}': allowed are 0 to 63"))?;
                     bearer.qfi = qfi as u8;
                 }
                 ("gbr", None) => bearer.guaranteed = true,
@@ -182,9 +183,9 @@ impl Line {
                     return Err(format!("{name} applies to the whole session: write it before the first 'bearer'"));
                 }
                 _ => {
-                    let short: String = word.chars().take(60).collect();
+                    let shown = short(word);
                     return Err(format!(
-                        "'{short}': allowed are teid=, peer=, peer-teid=, qfi=, gbr, ambr-up=, ambr-down=, mbr-up=, \
+                        "'{shown}': allowed are teid=, peer=, peer-teid=, qfi=, gbr, ambr-up=, ambr-down=, mbr-up=, \
                          mbr-down=, filter= and bearer"
                     ));
                 }
@@ -220,25 +221,25 @@ fn at<T>(name: &str, result: Result<T, String>) -> Result<T, String> {
 
 /// Parses a tunnel endpoint identifier, which is not 0.
 fn teid(text: &str) -> Result<u32, String> {
-    let short: String = text.chars().take(60).collect();
+    let shown = short(text);
     let found = number(text).and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0);
-    found.ok_or_else(|| format!("'{short}': allowed are 1 to 4294967295, or 0x1 to 0xffffffff"))
+    found.ok_or_else(|| format!("'{shown}': allowed are 1 to 4294967295, or 0x1 to 0xffffffff"))
 }
 
 /// Parses the IPv4 address of a single host. Returns the address as a number in host byte order.
 fn peer(text: &str) -> Result<u32, String> {
-    let short: String = text.chars().take(60).collect();
+    let shown = short(text);
     let address = text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits).filter(|address| is_host(*address));
-    address.ok_or_else(|| format!("'{short}': allowed are IPv4 addresses of one host"))
+    address.ok_or_else(|| format!("'{shown}': allowed are IPv4 addresses of one host"))
 }
 
 /// Parses a filter: `PRECEDENCE,CONDITION,...`
 fn filter(text: &str) -> Result<(u32, Condition), String> {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or_default();
-    let short: String = first.chars().take(60).collect();
+    let shown = short(first);
     let precedence = whole(first, u32::MAX)
-        .ok_or_else(|| format!("'{short}' is not a precedence: allowed are 0 to 4294967295, a comma and conditions"))?;
+        .ok_or_else(|| format!("'{shown}' is not a precedence: allowed are 0 to 4294967295, a comma and conditions"))?;
     let mut condition = Condition::default();
     let mut any = false;
     for part in parts {

@@ -3,6 +3,7 @@
 //! `7 tcp net=198.51.100.0/24 port=443`: a packet is counted under the number of the first rule that it matches.
 //! Several rules may have the same number, as several services may have the same price.
 
+use forebay_graph::short;
 use forebay_packet::{Hidden, Packet};
 use forebay_tables::acl::{
     Action, BuildError, Classifier, Decision, HeaderKey, Hits, ProtocolMatch, Rule, RuleAddress, RulePrefix, Step,
@@ -199,9 +200,9 @@ fn key<A: RuleAddress>(seen: &Seen, user: A, remote: A) -> HeaderKey<A> {
 pub(super) fn parse(line: &str) -> Result<(u32, Condition), String> {
     let mut words = without_comment(line).split_ascii_whitespace();
     let first = words.next().unwrap_or_default();
-    let short: String = first.chars().take(60).collect();
+    let shown = short(first);
     let name = whole(first, u32::MAX).filter(|name| *name > 0);
-    let name = name.ok_or_else(|| format!("'{short}' is not a rule number: allowed are 1 to 4294967295"))?;
+    let name = name.ok_or_else(|| format!("'{shown}' is not a rule number: allowed are 1 to 4294967295"))?;
     let mut condition = Condition::default();
     for word in words {
         condition.add(word)?;

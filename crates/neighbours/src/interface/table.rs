@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use forebay_graph::{Outcome, Table, Verb, foreign_words};
+use forebay_graph::{Outcome, Table, Verb, foreign_words, short};
 use forebay_packet::host_address::check_host_address;
 use forebay_packet::wire::ethernet::MacAddress;
 
@@ -31,10 +31,7 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
         return Err(format!("{mac} is a group address: allowed are addresses of one interface"));
     }
     match words.next() {
-        Some(surplus) => {
-            let surplus: String = surplus.chars().take(60).collect();
-            Err(format!("unexpected '{surplus}' after the Ethernet address: remove it"))
-        }
+        Some(surplus) => Err(format!("unexpected '{}' after the Ethernet address: remove it", short(surplus))),
         None => Ok((address, mac)),
     }
 }
@@ -42,7 +39,7 @@ fn parse(line: &str) -> Result<(Address, MacAddress), String> {
 /// Parses the address of a single host.
 fn address(word: &str) -> Result<Address, String> {
     let bad = || {
-        let shown: String = word.chars().take(60).collect();
+        let shown = short(word);
         format!(
             "'{shown}' is not a neighbour's address: allowed are unicast addresses such as 192.0.2.7 or 2001:db8::7"
         )
@@ -84,7 +81,7 @@ impl Interface {
                     NeighbourState::ALL.map(NeighbourState::name).join(" ")
                 );
                 if let Some((_, word)) = foreign_words(entry, &listed).next() {
-                    let word: String = word.chars().take(60).collect();
+                    let word = short(word);
                     return Err(format!(
                         "'{word}' differs from the listed line of {0}: write remove {0}",
                         address.ip()
@@ -108,7 +105,7 @@ impl Interface {
             // The listed state of a learned neighbour may be out of date, so the entry becomes stale.
             "stale" | "reachable" | "delay" | "probe" => Entry::stale(mac, now, &self.neighbours.timers),
             other => {
-                let other: String = other.chars().take(60).collect();
+                let other = short(other);
                 return Err(format!("'{other}' is not a neighbour state: allowed are permanent and stale"));
             }
         };

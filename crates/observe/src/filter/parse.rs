@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
 
+use forebay_graph::short;
+
 use super::{Filter, Side};
 
 /// The largest nesting depth of parentheses and `not`. It is limited, because the parser is recursive.
@@ -99,10 +101,8 @@ impl<'a> Parser<'a> {
     /// Returns the error for a next word that is not allowed, or for a missing word. `allowed` describes what is
     /// allowed instead.
     fn expected(&self, allowed: &str) -> FilterError {
-        let found = self.peek().map_or_else(
-            || "the expression ends here".to_owned(),
-            |word| format!("'{}'", word.chars().take(40).collect::<String>()),
-        );
+        let found =
+            self.peek().map_or_else(|| "the expression ends here".to_owned(), |word| format!("'{}'", short(word)));
         self.wrong(self.at, &format!("{found}: allowed is {allowed}"))
     }
 

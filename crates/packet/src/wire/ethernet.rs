@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use forebay_units::text::short;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
@@ -44,7 +45,7 @@ impl FromStr for MacAddress {
     type Err = MacAddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || MacAddressError(text.chars().take(40).collect());
+        let bad = || MacAddressError(short(text));
         let mut bytes = [0; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut bytes {

@@ -1,5 +1,7 @@
 //! Checks the figures of a registry.
 
+use forebay_graph::short;
+
 use super::{DropModel, DropShape, FitMethod, FunctionModel, Registry, RegistryError};
 
 /// The tolerance of a sum, because figures are rounded when they are written.
@@ -86,7 +88,8 @@ impl Checker<'_> {
 
     /// Checks the name and the figures of a function.
     fn function(&mut self, name: &str, model: &FunctionModel) -> Result<(), RegistryError> {
-        let place = format!("function '{}': ", name.escape_debug().take(LONGEST).collect::<String>());
+        let shown = if name.len() > LONGEST { short(name) } else { name.escape_debug().to_string() };
+        let place = format!("function '{shown}': ");
         self.place.clone_from(&place);
         if name.is_empty() || name.len() > LONGEST {
             return Err(self.wrong("its name", format!("{} bytes long", name.len()), "a name of 1 to 200 bytes"));

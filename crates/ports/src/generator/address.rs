@@ -6,6 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use forebay_graph::files::{MOST_TABLE, read_text};
+use forebay_graph::short;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thiserror::Error;
@@ -73,7 +74,7 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let bad = || PrefixError(text.chars().take(60).collect());
+        let bad = || PrefixError(short(text));
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().map_err(|_| bad())?;
         let (bits, width) = match address {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use forebay_graph::short;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,7 +29,7 @@ impl TryFrom<String> for InterfaceName {
     fn try_from(name: String) -> Result<Self, NameError> {
         let valid = (1..16).contains(&name.len()) && name != "." && name != "..";
         let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%') || !byte.is_ascii();
-        if valid && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(name.chars().take(40).collect())) }
+        if valid && name.bytes().all(fits) { Ok(Self(name)) } else { Err(NameError(short(&name))) }
     }
 }
 
@@ -56,7 +57,7 @@ mod tests {
         }
         for name in ["", ".", "..", "1234567890123456", "a b", "a/b", "a:1", "tap%d", "a\n", "a\0"] {
             let error = read(name).expect_err(name).to_string();
-            assert!(error.contains(&format!("'{name}'")) && error.contains("1 to 15"), "{error}");
+            assert!(error.contains(&format!("'{}'", short(name))) && error.contains("1 to 15"), "{error}");
         }
     }
 }

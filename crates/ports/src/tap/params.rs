@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use forebay_graph::short;
 use forebay_packet::{host_address::check_host_address, wire::ethernet::MacAddress};
 use forebay_units::Nanos;
 use schemars::JsonSchema;
@@ -72,7 +73,7 @@ impl TryFrom<String> for HostAddress {
             let length: u8 = length.parse().ok().filter(|length| plain && *length <= most && *length > 0)?;
             Some((address, length))
         };
-        let (address, length) = read().ok_or_else(|| AddressError::Other(text.chars().take(60).collect()))?;
+        let (address, length) = read().ok_or_else(|| AddressError::Other(short(&text)))?;
         let address = check_host_address(address).map_err(AddressError::NotOfHost)?;
         Ok(Self { address, length })
     }

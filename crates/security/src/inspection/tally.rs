@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::{Outcome, Table, Verb};
+use forebay_graph::{Outcome, Table, Verb, short};
 use forebay_measure::Counter;
 
 /// Counts by slot, summed over all workers. The owner gives a slot to each item ([`Tally::name`]).
@@ -128,7 +128,7 @@ impl Table for Tally {
                 let (_, name) = parse(entry);
                 let slot = state.names.iter().position(|known| known == name && !name.is_empty());
                 let slot = slot.ok_or_else(|| {
-                    let name: String = name.chars().take(80).collect();
+                    let name = short(name);
                     format!("there is no count with the name '{name}': `forebay show table NAME` lists the names")
                 })?;
                 state.baseline[slot] = state.sum(slot);
@@ -149,10 +149,7 @@ impl Table for Tally {
             None => None,
             Some((Some(count), name)) => Some((Reverse(count), name)),
             Some((None, name)) => {
-                return Err(format!(
-                    "'{}' is not a line of the table of counts: allowed is COUNT NAME",
-                    name.chars().take(80).collect::<String>()
-                ));
+                return Err(format!("'{}' is not a line of the table of counts: allowed is COUNT NAME", short(name)));
             }
         };
         let state = self.lock();

@@ -218,8 +218,7 @@ impl CompiledRegex {
             // used.
             let error = error.to_string();
             let fault = error.lines().rev().find(|line| line.starts_with("error: ")).unwrap_or(&error);
-            let fault: String = fault.trim_start_matches("error: ").chars().take(160).collect();
-            format!("'{short}': {fault}")
+            format!("'{short}': {}", fault.trim_start_matches("error: "))
         };
         let mut compiler = thompson::Compiler::new();
         compiler.syntax(config).configure(

@@ -1,6 +1,6 @@
 //! The table of skipped rules: one JSON object per line, in the order of the file.
 
-use forebay_graph::{Outcome, Table, Verb};
+use forebay_graph::{Outcome, Table, Verb, short};
 
 use super::parse::Skipped;
 
@@ -40,9 +40,9 @@ impl Table for SkippedTable {
         let from = match after {
             None => 0,
             Some(line) => 1 + self.0.iter().position(|known| known == line).ok_or_else(|| {
-                let short: String = line.chars().take(80).collect();
+                let line = short(line);
                 format!(
-                    "'{short}' is not a line of the table of skipped rules: `forebay show table NAME` lists the lines"
+                    "'{line}' is not a line of the table of skipped rules: `forebay show table NAME` lists the lines"
                 )
             })?,
         };

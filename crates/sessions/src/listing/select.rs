@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use forebay_graph::short;
 use ipnet::IpNet;
 
 use super::row::{End, Row, protocol, protocol_name};
@@ -74,7 +75,7 @@ impl Selector {
 
     /// Adds the condition of one word.
     fn and(mut self, word: &str, names: &[&str]) -> Result<Self, String> {
-        let wrong = || format!("'{}': {}", super::short(word), allowed(names));
+        let wrong = || format!("'{}': {}", short(word), allowed(names));
         let (name, value) = word.split_once('=').map_or((None, word), |(name, value)| (Some(name), value));
         let condition = |which| {
             let (net, port) = net(value).ok_or_else(wrong)?;
@@ -92,7 +93,7 @@ impl Selector {
                     let mut names: Vec<_> = Phase::ALL.iter().map(|phase| phase.name()).collect();
                     names.sort_unstable();
                     names.dedup();
-                    format!("state '{}': allowed are {}", super::short(value), names.join(", "))
+                    format!("state '{}': allowed are {}", short(value), names.join(", "))
                 })?;
                 only(&mut self.state, Some(state), word, "state", |state| format!("state={state}"))?;
             }
@@ -122,7 +123,7 @@ fn only<T: Copy + PartialEq>(
     format: impl FnOnce(T) -> String,
 ) -> Result<(), String> {
     if let Some(before) = field.filter(|before| Some(*before) != value) {
-        let (before, word) = (format(before), super::short(word));
+        let (before, word) = (format(before), short(word));
         return Err(format!("'{before}' and '{word}' contradict each other: allowed is one {name}"));
     }
     *field = value;
@@ -158,14 +159,10 @@ pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
     let mut all = words("at=");
     let at = all.next().unwrap_or_default();
     if let Some(other) = all.find(|other| *other != at) {
-        return Err(format!(
-            "'at={}' and 'at={}' contradict each other: allowed is one 'at'",
-            super::short(at),
-            super::short(other)
-        ));
+        return Err(format!("'at={}' and 'at={}' contradict each other: allowed is one 'at'", short(at), short(other)));
     }
     if let Some(other) = words("worker=").find(|other| at.split('.').next() != Some(*other)) {
-        let (at, other) = (super::short(at), super::short(other));
+        let (at, other) = (short(at), short(other));
         return Err(format!(
             "'worker={other}' and 'at={at}' contradict each other: 'at' begins with the worker's number"
         ));
@@ -177,7 +174,7 @@ pub(super) fn position(line: &str) -> Result<(usize, u8, u32), String> {
         (workers.next().is_none() && position.2 < u32::MAX).then_some(position)
     })();
     position.ok_or_else(|| {
-        format!("'{}' is not a line of this table: allowed are lines as the table shows them", super::short(line))
+        format!("'{}' is not a line of this table: allowed are lines as the table shows them", short(line))
     })
 }
 

@@ -11,7 +11,7 @@
 
 use std::net::Ipv4Addr;
 
-use forebay_graph::{Outcome, Table};
+use forebay_graph::{Outcome, Table, short};
 use forebay_packet::host_address::check_host_prefix;
 use forebay_units::wording::counted;
 use schemars::JsonSchema;
@@ -142,9 +142,9 @@ impl Blocks {
     /// Parses a filter of the table.
     fn parse_filter(&self, filter: &str) -> Result<Filter, String> {
         let wrong = || {
-            let short: String = filter.chars().take(80).collect();
+            let shown = short(filter);
             format!(
-                "'{short}' is not a filter of this table: allowed are an inside address or prefix, such as 10.0.1.2, \
+                "'{shown}' is not a filter of this table: allowed are an inside address or prefix, such as 10.0.1.2, \
                  an outside address or prefix, and an outside address with a port, such as 192.0.2.3:40000; `inside=` \
                  or `outside=` before an address selects one side"
             )
@@ -243,8 +243,7 @@ impl Table for BlockTable {
                 let number = inside.and_then(|it| it.parse::<Ipv4Addr>().ok());
                 let number = number.map(|it| u32::from(it).wrapping_sub(blocks.inside.0));
                 number.filter(|it| *it < blocks.inside.1).ok_or_else(|| {
-                    let short: String = line.chars().take(80).collect();
-                    format!("'{short}' is not a line of this table: allowed are lines as the table shows them")
+                    format!("'{}' is not a line of this table: allowed are lines as the table shows them", short(line))
                 })? + 1
             }
         };

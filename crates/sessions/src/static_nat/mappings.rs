@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use forebay_graph::SetupError;
+use forebay_graph::{SetupError, short};
 use forebay_packet::host_address::check_host_prefix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Prefix {
         let digits = !length.is_empty() && length.bytes().all(|digit| digit.is_ascii_digit());
         let length = length.parse::<u32>().ok().filter(|length| digits && *length <= 32);
         let (Ok(address), Some(length)) = (address.parse::<Ipv4Addr>(), length) else {
-            let text: String = text.chars().take(60).collect();
+            let text = short(text);
             return Err(format!(
                 "'{text}' is not an IPv4 prefix: write an address and a length from 0 to 32, such as 10.0.0.0/24"
             ));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use forebay_graph::{
-    DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register,
+    DeclareState, Live, Outcome, Reader, Replay, Setup, SetupError, Table as ControlTable, Verb, register, short,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ fn change(mappings: &mut Mappings, line: &str, log: &mut Vec<MappingChange>) -> 
     let inside = Prefix::parse(words.next().unwrap_or_default())?;
     let outside = words.next().map(Prefix::parse).transpose()?;
     if let Some(surplus) = words.next() {
-        let surplus: String = surplus.chars().take(60).collect();
+        let surplus = short(surplus);
         return Err(format!("'{surplus}' after the outside prefix is not allowed: write {}", verb.form(SYNTAX)));
     }
     if verb == Verb::Remove {

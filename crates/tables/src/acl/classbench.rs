@@ -18,11 +18,10 @@
 use std::net::IpAddr;
 use std::str::SplitWhitespace;
 
+use forebay_graph::short;
+
 use super::rule::{Action, PortRange, ProtocolMatch, Rule, RulePrefix};
 use super::rule_file::{AnyRule, Problem};
-
-/// The largest number of characters of a wrong value that an error repeats.
-const MAX_VALUE: usize = 60;
 
 /// Reads the fields of a rule, which follow the sign `@`. Also returns whether the rule's flags column has a mask other
 /// than 0.
@@ -36,11 +35,6 @@ pub fn parse(fields: &str) -> Result<(AnyRule, bool), Vec<Problem>> {
         Some(read) if reader.problems.is_empty() => Ok(read),
         _ => Err(reader.problems),
     }
-}
-
-/// Returns the part of a wrong value that an error repeats.
-pub fn quoted(value: &str) -> String {
-    value.chars().take(MAX_VALUE).collect()
 }
 
 /// Parses a decimal or hexadecimal number without a sign.
@@ -95,17 +89,17 @@ impl LineReader {
             Some("deny") => Action::Deny,
             Some("count") => Action::Count,
             Some(other) => {
-                self.problems.push(Problem::Tail(quoted(other)));
+                self.problems.push(Problem::Tail(short(other)));
                 Action::Permit
             }
         };
         if let Some(surplus) = words.next() {
-            self.problems.push(Problem::Surplus(quoted(surplus)));
+            self.problems.push(Problem::Surplus(short(surplus)));
         }
         if let (Some((IpAddr::V4(_), _)), Some((IpAddr::V6(_), _)))
         | (Some((IpAddr::V6(_), _)), Some((IpAddr::V4(_), _))) = (src, dst)
         {
-            self.problems.push(Problem::Families(quoted(dst_text)));
+            self.problems.push(Problem::Families(short(dst_text)));
         }
         let (sport, dport, protocol) = (sport?, dport?, protocol?);
         let rule = match (src?, dst?) {
@@ -136,7 +130,7 @@ impl LineReader {
             (length <= most).then_some((address, length))
         });
         if prefix.is_none() {
-            self.problems.push(Problem::RulePrefix { what, value: quoted(text) });
+            self.problems.push(Problem::RulePrefix { what, value: short(text) });
         }
         prefix
     }
@@ -146,7 +140,7 @@ impl LineReader {
         let low = self.port(what, words.next());
         match words.next() {
             Some(":") => {}
-            Some(other) => self.problems.push(Problem::Colon { what, value: quoted(other) }),
+            Some(other) => self.problems.push(Problem::Colon { what, value: short(other) }),
             None => {}
         }
         let high = self.port(what, words.next());
@@ -164,7 +158,7 @@ impl LineReader {
             Some(text) => {
                 let port = number(text);
                 if port.is_none() {
-                    self.problems.push(Problem::Port { what, value: quoted(text) });
+                    self.problems.push(Problem::Port { what, value: short(text) });
                 }
                 port
             }
@@ -183,7 +177,7 @@ impl LineReader {
         let protocol = number_pair(text)
             .and_then(|(value, mask)| Some(ProtocolMatch::new(value.try_into().ok()?, mask.try_into().ok()?)));
         if protocol.is_none() {
-            self.problems.push(Problem::Protocol(quoted(text)));
+            self.problems.push(Problem::Protocol(short(text)));
         }
         protocol
     }

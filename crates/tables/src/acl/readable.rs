@@ -26,7 +26,7 @@ pub use errors::RuleSyntaxError;
 pub use sets::{Members, Sets};
 pub use show::Readable;
 
-use forebay_graph::nearest;
+use forebay_graph::{nearest, short};
 
 use line::Line;
 
@@ -36,8 +36,6 @@ use super::rule_file::AnyRule;
 
 /// The largest number of rules that one line may stand for, and of prefixes of one address family in a list.
 const MAX_RULES_PER_LINE: usize = 1 << 14;
-/// The largest number of characters of a wrong word that an error repeats.
-const MAX_SHOWN: usize = 60;
 /// The words of the grammar, which cannot be names of sets.
 const WORDS: [&str; 14] =
     ["any", "ip", "ip6", "from", "to", "port", "type", "code", "set", "permit", "deny", "drop", "count", "="];
@@ -170,7 +168,7 @@ pub fn parse_set(text: &str, sets: &mut Sets) -> Result<(), RuleSyntaxError> {
         return Err(wrong_word(name, "name of a set", [], allowed));
     }
     if sets.get(name).is_some() {
-        return Err(RuleSyntaxError::Twice(shown(name)));
+        return Err(RuleSyntaxError::Twice(short(name)));
     }
     match line.next() {
         Some("=") => {}
@@ -211,11 +209,6 @@ fn surplus(word: &str) -> RuleSyntaxError {
     wrong_word(word, "continuation of the rule", ["from", "to", "port"], allowed)
 }
 
-/// Returns the part of a wrong word that an error repeats.
-fn shown(word: &str) -> String {
-    word.chars().take(MAX_SHOWN).collect()
-}
-
 /// Returns the error of a word that is not a valid `what`. `names` are the words among which the error suggests a
 /// similar one. `allowed` continues the sentence "allowed …".
 fn wrong_word<'n>(
@@ -226,7 +219,7 @@ fn wrong_word<'n>(
 ) -> RuleSyntaxError {
     // The messages are "'x' is not a valid port" and "the rule ends before a port".
     let what = what.strip_prefix("a ").or_else(|| what.strip_prefix("an ")).unwrap_or(what);
-    RuleSyntaxError::Word { word: shown(word), what, near: nearest(word, names), allowed: allowed.into() }
+    RuleSyntaxError::Word { word: short(word), what, near: nearest(word, names), allowed: allowed.into() }
 }
 
 /// A protocol of a rule.
@@ -289,7 +282,7 @@ pub fn not_an_action(word: &str) -> RuleSyntaxError {
         |synonym| format!(" (did you mean '{synonym}'?)"),
     );
     let allowed = format!("{ACTIONS}; a set begins with 'set', a ClassBench rule with '@', a comment with '#'");
-    RuleSyntaxError::Word { word: shown(word), what: "action", near, allowed }
+    RuleSyntaxError::Word { word: short(word), what: "action", near, allowed }
 }
 
 #[cfg(test)]

@@ -405,16 +405,16 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
     let text_of_errors = errors.to_string();
     let lines: Vec<&str> = text_of_errors.lines().collect();
     let starts = [
-        "acl.rules:4: \"10.0.0.0/33\" is not a valid source prefix; allowed",
-        "acl.rules:4: \"0.0.0.0\" is not a valid destination prefix; allowed",
-        "acl.rules:4: \"65536\" is not a valid source port; allowed",
+        "acl.rules:4: '10.0.0.0/33' is not a valid source prefix; allowed",
+        "acl.rules:4: '0.0.0.0' is not a valid destination prefix; allowed",
+        "acl.rules:4: '65536' is not a valid source port; allowed",
         "acl.rules:4: the destination ports 80 : 79 are in the wrong order; the lower",
-        "acl.rules:4: \"0x106/0xFF\" is not a valid protocol; allowed",
-        "acl.rules:4: \"drop\" is not a valid flags field or action; allowed",
-        "acl.rules:5: the destination \"10.0.0.0/8\" is of another address family",
+        "acl.rules:4: '0x106/0xFF' is not a valid protocol; allowed",
+        "acl.rules:4: 'drop' is not a valid flags field or action; allowed",
+        "acl.rules:5: the destination '10.0.0.0/8' is of another address family",
         "acl.rules:6: the rule ends before the packets: allowed are any, ip,",
         "acl.rules:8: the line ends before the destination port",
-        "acl.rules:9: \"all\" follows the end of the rule",
+        "acl.rules:9: 'all' follows the end of the rule",
     ];
     assert_eq!(lines.len(), starts.len(), "{text_of_errors}");
     for (line, start) in lines.iter().zip(starts) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::acl::readable::{Readable, Sets};
 use crate::acl::rule_file::{AnyRule, parse_line};
 use crate::acl::{BuildError, MAX_RULES, Order, Rule, Rule4, Rule6, RuleAddress, Step, shadow};
-use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb};
+use forebay_graph::{Live, Outcome, Reader, Table as ControlTable, Verb, short};
 use forebay_measure::Counter;
 use forebay_units::wording::{allowed, range};
 use thiserror::Error;
@@ -233,7 +233,7 @@ fn split(entry: &str) -> Result<(Option<usize>, &str), ChangeError> {
     }
     let digits = word.bytes().all(|byte| byte.is_ascii_digit());
     let number = word.parse().ok().filter(|_| digits);
-    Ok((Some(number.ok_or_else(|| ChangeError::NoNumber(word.chars().take(60).collect()))?), rest.trim_ascii()))
+    Ok((Some(number.ok_or_else(|| ChangeError::NoNumber(short(word)))?), rest.trim_ascii()))
 }
 
 /// The position of a rule: its family and its index there.
@@ -462,7 +462,7 @@ impl ControlTable for RuleTable {
         let after = after.map(|line| {
             let (number, text) = split(line).map_err(|error| error.to_string())?;
             let rules = parse_line(text, &Sets::default())?;
-            let number = number.ok_or_else(|| ChangeError::NoNumber(line.chars().take(60).collect()).to_string())?;
+            let number = number.ok_or_else(|| ChangeError::NoNumber(short(line)).to_string())?;
             Ok::<_, String>((number, matches!(rules.first(), Some(AnyRule::V6(_)))))
         });
         let after = after.transpose()?;

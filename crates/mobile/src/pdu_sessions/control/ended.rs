@@ -3,7 +3,7 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, MutexGuard};
 
-use forebay_graph::{Outcome, Table, Verb, foreign_words};
+use forebay_graph::{Outcome, Table, Verb, foreign_words, short};
 
 use super::{Books, Core, Ended, show};
 
@@ -47,7 +47,7 @@ impl Table for EndedTable {
                     .get(&number)
                     .ok_or_else(|| format!("{number} does not exist: `forebay show table NAME` lists the numbers"))?;
                 if let Some((_, word)) = foreign_words(entry, &line(number, current)).next() {
-                    let word: String = word.chars().take(60).collect();
+                    let word = short(word);
                     return Err(format!("'{word}' differs from the listed line of {number}: write remove {number}"));
                 }
                 books.ended.remove(&number);
@@ -78,7 +78,7 @@ fn line(number: u64, ended: &Ended) -> String {
 /// Parses the number at the beginning of a line of an ended session.
 fn ended(line: &str) -> Result<u64, String> {
     let word = line.split_ascii_whitespace().next().unwrap_or_default();
-    let short: String = word.chars().take(60).collect();
+    let shown = short(word);
     word.parse()
-        .map_err(|_| format!("'{short}' is not the number of an ended session: write the number of a listed line"))
+        .map_err(|_| format!("'{shown}' is not the number of an ended session: write the number of a listed line"))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use forebay_graph::{Outcome, Table, Verb};
+use forebay_graph::{Outcome, Table, Verb, short};
 
 use super::{Core, Entry, first_name, no_session, show, unsettled};
 use crate::pdu_sessions::accounts::Usage;
@@ -79,8 +79,8 @@ fn shown<'w>(words: impl Iterator<Item = &'w str>) -> Result<Option<Vec<(u32, Us
     let mut all: Vec<(u32, Usage)> = Vec::new();
     for word in words {
         let wrong = || {
-            let short: String = word.chars().take(60).collect();
-            format!("'{short}': allowed are counts as they were shown, such as rule=7 up=10/6000B down=12/9000B")
+            let word = short(word);
+            format!("'{word}': allowed are counts as they were shown, such as rule=7 up=10/6000B down=12/9000B")
         };
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
         if name == "rule" {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
+use forebay_graph::short;
 use forebay_units::quantity::{UnitError, advice};
 use forebay_units::{BitRate, PacketRate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -63,7 +64,7 @@ impl TryFrom<String> for Rate {
                 _ => {}
             }
         }
-        Err(RateError::Other(text.chars().take(40).collect()))
+        Err(RateError::Other(short(&text)))
     }
 }
 

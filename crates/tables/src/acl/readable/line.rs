@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use forebay_graph::nearest;
+use forebay_graph::{nearest, short};
 
 use super::errors::RuleSyntaxError;
 use super::sets::{Members, Sets};
 use super::{ACTIONS, Ends, Family, MAX_RULES_PER_LINE, PACKETS, PREFIXES, Protocol, Types};
-use super::{names, not_an_action, shown, wrong_word};
+use super::{names, not_an_action, wrong_word};
 use crate::acl::classbench::{number, number_pair};
 use crate::acl::rule::{Action, PortRange, ProtocolMatch, RuleAddress, RulePrefix};
 
@@ -172,7 +172,7 @@ impl<'t> Line<'t> {
                     1
                 }
             };
-            ends.written[at].get_or_insert_with(|| shown(word));
+            ends.written[at].get_or_insert_with(|| short(word));
             Ok(())
         })?;
         ends.members.make_disjoint();
@@ -220,7 +220,7 @@ impl<'t> Line<'t> {
             };
             let (low, high) = range.ok_or_else(|| wrong_word(word, what, names(), allowed))?;
             if low > high {
-                return Err(RuleSyntaxError::Backwards(shown(word)));
+                return Err(RuleSyntaxError::Backwards(short(word)));
             }
             ranges.push(PortRange::new(low, high));
             Ok(())
@@ -239,7 +239,7 @@ impl<'t> Line<'t> {
 
 /// Parses the name of a protocol, its number, or a value and a mask.
 fn protocol(word: &str) -> Result<Protocol, RuleSyntaxError> {
-    let of = |is, has_ports, family| Ok(Protocol { word: shown(word), is, has_ports, family });
+    let of = |is, has_ports, family| Ok(Protocol { word: short(word), is, has_ports, family });
     if let Some((number, has_ports)) = names::protocol(word) {
         let family = match number {
             number if number == u32::ICMP => Some(Family::V4),
@@ -265,7 +265,7 @@ fn protocol(word: &str) -> Result<Protocol, RuleSyntaxError> {
         "all" | "from" | "to" => " (did you mean 'any'?)".to_owned(),
         word => nearest(word, names::protocols().chain(["any", "ip", "ip6"])),
     };
-    Err(RuleSyntaxError::Word { word: shown(word), what: "protocol", near, allowed: PACKETS.to_owned() })
+    Err(RuleSyntaxError::Word { word: short(word), what: "protocol", near, allowed: PACKETS.to_owned() })
 }
 
 /// Parses an address, or a prefix whose bits past its length are 0.
@@ -279,7 +279,7 @@ fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), RuleSyntaxError> {
     let Some(text) = length else { return Ok((address, most)) };
     let length = text.parse::<u8>().ok().filter(|length| *length <= most && !text.starts_with('+'));
     let Some(length) = length else {
-        return Err(RuleSyntaxError::Length { prefix: shown(word), length: shown(text), most });
+        return Err(RuleSyntaxError::Length { prefix: short(word), length: short(text), most });
     };
     let (whole, network) = match address {
         IpAddr::V4(it) => {
@@ -293,11 +293,11 @@ fn prefix(word: &str, sets: &Sets) -> Result<(IpAddr, u8), RuleSyntaxError> {
     };
     // Some programs read such a length as an octal number.
     if text.len() > 1 && text.starts_with('0') {
-        return Err(RuleSyntaxError::LeadingZero { prefix: shown(word), length: shown(text), meant: network });
+        return Err(RuleSyntaxError::LeadingZero { prefix: short(word), length: short(text), meant: network });
     }
     if whole {
         Ok((address, length))
     } else {
-        Err(RuleSyntaxError::Bits { prefix: shown(word), meant: network, host: address.to_string() })
+        Err(RuleSyntaxError::Bits { prefix: short(word), meant: network, host: address.to_string() })
     }
 }

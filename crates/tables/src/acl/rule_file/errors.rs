@@ -22,7 +22,7 @@ pub enum Problem {
     Ends(&'static str),
     /// Not a prefix.
     #[error(
-        "{value:?} is not a valid {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with \
+        "'{value}' is not a valid {what}; allowed are an IPv4 address with a length of 0 to 32 or an IPv6 address with \
          a length of 0 to 128, such as 10.1.0.0/16"
     )]
     RulePrefix {
@@ -32,10 +32,10 @@ pub enum Problem {
         value: String,
     },
     /// Source and destination differ in family.
-    #[error("the destination {0:?} is of another address family than the source; allowed is one family for both")]
+    #[error("the destination '{0}' is of another address family than the source; allowed is one family for both")]
     Families(String),
     /// Not a port.
-    #[error("{value:?} is not a valid {what}; allowed is 0 to 65535")]
+    #[error("'{value}' is not a valid {what}; allowed is 0 to 65535")]
     Port {
         /// The field.
         what: &'static str,
@@ -43,7 +43,7 @@ pub enum Problem {
         value: String,
     },
     /// No colon between the ports.
-    #[error("{value:?} is not the \":\" between the {what}s; allowed is \"low : high\"")]
+    #[error("'{value}' is not the ':' between the {what}s; allowed is 'low : high'")]
     Colon {
         /// The field.
         what: &'static str,
@@ -61,16 +61,16 @@ pub enum Problem {
         high: u16,
     },
     /// Not a protocol.
-    #[error("{0:?} is not a valid protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF")]
+    #[error("'{0}' is not a valid protocol; allowed is value/mask, each 0 to 255 or 0x00 to 0xFF, such as 0x06/0xFF")]
     Protocol(String),
     /// Neither flags nor an action.
     #[error(
-        "{0:?} is not a valid flags field or action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny \
+        "'{0}' is not a valid flags field or action; allowed is flags/mask, each 0x0000 to 0xFFFF, then permit, deny \
          or count"
     )]
     Tail(String),
     /// More words follow the end of the rule.
-    #[error("{0:?} follows the end of the rule; nothing is allowed after the action")]
+    #[error("'{0}' follows the end of the rule; nothing is allowed after the action")]
     Surplus(String),
     /// The file has more rules than are allowed.
     #[error("the file has more than {MAX_RULES} rules: allowed are up to {MAX_RULES}; the rest is not read")]
