@@ -62,8 +62,9 @@ impl Declare for HashSplit {
     const HELP: &'static str = "\
         Gates are named by their numbers. All packets of a session, in both directions, leave by the same gate. A \
         symmetric hash of addresses, ports and protocol selects the gate. If a frame is not IP, a symmetric hash of \
-        the MAC addresses does. For fragments, including the first, the hash uses only addresses and protocol, so that \
-        all fragments of a datagram leave by one gate. For a packet in a GTP-U tunnel, the hash uses the inner packet.";
+        the MAC addresses selects it. For fragments, including the first, the hash uses only addresses and protocol, \
+        so that all fragments of a datagram leave by one gate. For a packet in a GTP-U tunnel, the hash uses the inner \
+        packet.";
     const EXAMPLE: &'static str = "{ gates: 4 }";
     const STATE: StateKind = StateKind::None;
 

@@ -237,9 +237,8 @@ fn take_module(
     (snapshot.queued, snapshot.oldest_s) = (0, 0.0);
     for (telemetry, here) in telemetries.iter().zip(here) {
         let counters = &telemetry.counters[at];
-        // Also count packets that a worker without the module turned away because the ring to the module's worker was
-        // full. A weight of 0 means that the scheduler does not share time. Then packets that were turned away are not
-        // counted.
+        // A worker without the module turns packets away if the ring to the module's worker is full. These packets
+        // count, too. With a weight of 0, the scheduler does not share time, and such packets do not count.
         if counters.weight.get() > 0 {
             all.came += telemetry.modules[at].turned_away.get();
         }

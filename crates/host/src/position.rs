@@ -41,8 +41,8 @@ impl From<&Cpu> for Core {
     }
 }
 
-/// Returns the [physical core](Core::physical) of core `number`, whose hardware threads are `threads`. `None` if the
-/// system does not report the threads.
+/// Returns the [physical core](Core::physical) of core `number`. `threads` are its hardware threads, or `None` if the
+/// system does not report them.
 fn physical(threads: Option<&KernelList>, number: usize) -> usize {
     threads.and_then(|threads| threads.iter().next()).unwrap_or(number)
 }

@@ -229,9 +229,7 @@ impl Books {
         let Line { user, limits, bearers, text } = line;
         let before = self.session_of(user);
         if before.is_some() && !replace {
-            return refused(format!(
-                "{user} already has a session: allowed is one for each user, and the change 'replace' replaces it"
-            ));
+            return refused(format!("{user} already has a session, and each user has at most one: use 'replace'"));
         }
         if let Some(name) = user.names().find(|name| self.by_name.get(name).is_some_and(|it| Some(*it) != before)) {
             return refused(format!("{name} belongs to another session: remove that session first"));
