@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use forebay_protocol::check::Fault;
-use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, Tag};
 use serde_json::{Number, Value};
 
 use crate::located::{LocatedFault, SourceLocation};
@@ -313,7 +313,7 @@ impl<'i> Composer<'i, '_> {
                 Some(Ok(event)) => return Ok(Some(event)),
                 Some(Err(error)) => {
                     let span = Span::new(*error.marker(), *error.marker());
-                    if error.info().contains("unknown anchor") {
+                    if matches!(error.kind(), ErrorKind::UnknownAnchor) {
                         return Err(LocatedFault::from_fault(
                             place(&span),
                             self.unknown_anchor(error.marker().index()),
@@ -332,7 +332,7 @@ impl<'i> Composer<'i, '_> {
     fn unknown_anchor(&self, index: usize) -> Fault {
         let of_alias = |c: &char| !c.is_whitespace() && !",[]{}".contains(*c);
         let alias: String = self.text.chars().skip(index).take_while(of_alias).collect();
-        let wrong = format!("no anchor is called {}", quote(alias.trim_start_matches('*')));
+        let wrong = format!("no anchor is called {}", quote(&self.unshield(alias.trim_start_matches('*').into())));
         Fault::with_hint(wrong, "write `&` and this name before the value that the alias repeats")
     }
 

@@ -73,6 +73,8 @@ fn hostile_texts_meet_limits() {
     refused("? [a]\n: 1\n", SourceLocation::Line(1, 3), "a key is a list");
     refused("a: &x [*x]\n", SourceLocation::Line(1, 8), "inside the value that it repeats");
     refused("a: 1\nb: [*nosuch, 2]\n", SourceLocation::Line(2, 5), "no anchor is called 'nosuch': write `&`");
+    // Regression: the error had other characters in place of the brackets.
+    refused("a: [*b[x]]\n", SourceLocation::Line(1, 5), "no anchor is called 'b[x]': write `&`");
     let deep = read(&"[".repeat(100_000)).expect_err("too deep").fault.message;
     assert!(deep.contains("recursion limit"), "{deep}");
     assert!(
