@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use forebay_graph::secret::without_keys_but;
+use forebay_graph::secret::{without_keys, without_keys_but};
 use forebay_pipeline::{Problems, shown_setting};
 use forebay_protocol::ClientError;
 use forebay_protocol::event::on_one_line;
@@ -70,7 +70,9 @@ fn without_secrets(message: &str, arguments: &[String]) -> String {
 /// Escapes the line breaks that a message repeats from the arguments. The other line breaks of the message separate its
 /// lines. A message may repeat a part of an argument, for example the name in `NAME=VALUE`.
 fn without_line_breaks(message: &str, arguments: &[String]) -> String {
-    let parts = arguments.iter().flat_map(|argument| argument.split(['=', '.', ':', ',', '+', ' ']));
+    // A message has an argument with a key, or without the key.
+    let forms: Vec<_> = arguments.iter().flat_map(|argument| [argument.clone(), without_keys(argument)]).collect();
+    let parts = forms.iter().flat_map(|form| form.split(['=', '.', ':', ',', '+', ' ']));
     parts.filter(|part| part.contains('\n')).fold(message.to_owned(), |message, part| {
         // A part without text would also be found between the lines of the message.
         let quoted = if part.trim().is_empty() { format!("'{part}'") } else { part.to_owned() };
@@ -170,6 +172,16 @@ mod tests {
         let arguments = ["show", "x\ny=1", "\n"].map(str::to_owned);
         let shown = |message: &str| without_line_breaks(message, &arguments);
         assert_eq!(shown("no 'x\ny': one\nno '\n': two"), "no 'x\\u000ay': one\nno '\\u000a': two");
+    }
+
+    /// Regression: the line feed behind a hidden key was not escaped.
+    #[test]
+    fn an_argument_with_a_key_adds_no_line() {
+        for key in ["a0b1c2d3e4f506172839405162738495", "A0B1C2D3 E4F50617 28394051"] {
+            let arguments = [format!("{key}\nerror: y")];
+            let hidden = without_secrets(&format!("no '{key}\nerror: y'"), &arguments);
+            assert_eq!(without_line_breaks(&hidden, &arguments), "no '(not shown)\\u000aerror: y'");
+        }
     }
 
     #[test]
