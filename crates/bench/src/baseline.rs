@@ -216,10 +216,7 @@ impl Baseline {
         struct Any {
             schema: u64,
         }
-        // serde would read a list as a struct.
-        if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(BaselineError::Form(serde::de::Error::custom("it is not a JSON object")));
-        }
+        forebay_graph::files::check_object(bytes)?;
         // The schema is read first, so that the error for a later format names its number.
         let Any { schema } = serde_json::from_slice(bytes)?;
         if schema != u64::from(SCHEMA) {

@@ -1,5 +1,6 @@
 //! The files that a pipeline reads and writes. A file has one writer, or any number of readers.
 
+mod json;
 mod log;
 mod replace;
 mod text;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
+pub use json::check_object;
 pub use log::{LogFile, Turn, reopen_logs, take_reopen_failures};
 pub use replace::{OWNER_ALONE, remove_left, replace, replace_private};
 pub use text::{read_all_text, read_text, skip_mark};

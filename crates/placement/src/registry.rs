@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay_graph::files::{read_text, replace_private};
+use forebay_graph::files::{check_object, read_text, replace_private};
 use forebay_models::placement::{Sensitivity, Shape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -281,10 +281,7 @@ impl Registry {
             schema: u64,
         }
         let form = |error| RegistryError::Form { file: file.to_owned(), error };
-        // serde would read a list as a struct.
-        if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(form(serde::de::Error::custom("it is not a JSON object")));
-        }
+        check_object(bytes).map_err(form)?;
         // The version is checked first, because a later format may have other keys.
         let Version { schema } = serde_json::from_slice(bytes).map_err(form)?;
         if schema != u64::from(SCHEMA) {
