@@ -89,11 +89,7 @@ pub fn main() -> ExitCode {
         Ok(Answer::Failed) => ExitCode::from(2),
         // The reader of a pipe may close it (`| head`): that is no error. Only output that may have no end returns this
         // error: all other output is discarded, and the command returns its result.
-        Err(error)
-            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
-        {
-            ExitCode::SUCCESS
-        }
+        Err(error) if run::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             printed::last_err(&refused::lines(&refused::message(&error)));
             ExitCode::from(2)

@@ -70,8 +70,7 @@ pub(crate) struct Profile {
 }
 
 fn batch(text: &str) -> Result<usize, String> {
-    let out_of_range = || format!("allowed are {} to {}", Effort::BATCHES.start(), Effort::BATCHES.end());
-    text.parse().ok().filter(|batch| Effort::BATCHES.contains(batch)).ok_or_else(out_of_range)
+    whole_within(text, *Effort::BATCHES.start() as u64..=*Effort::BATCHES.end() as u64)
 }
 
 /// Parses a number of passes.

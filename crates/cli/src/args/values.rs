@@ -58,7 +58,7 @@ pub(super) fn whole_within<N: TryFrom<u64>>(text: &str, allowed: RangeInclusive<
 }
 
 pub(super) fn workers(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|workers| (1..=256).contains(workers)).ok_or_else(|| "allowed are 1 to 256".to_owned())
+    whole_within(text, 1..=256)
 }
 
 pub(super) fn interval(text: &str) -> Result<Nanos, String> {
