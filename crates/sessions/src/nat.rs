@@ -222,9 +222,11 @@ impl DeclareState for Nat {
         let ports_per_address = params.ports_per_address.unwrap_or(u16::MAX);
         let (name, log) = (setup.name().to_owned(), params.log);
         // A module opens the file, but only this fault can name the parameter of the state.
-        if let Some(log) = log.as_ref().filter(|_| setup.checks_files()) {
+        if let Some(log) = &log {
             let path = setup.unclaimed_path("log.file", &log.file)?;
-            journal::check(&path).map_err(|message| SetupError::at("log.file", message))?;
+            if setup.checks_files() {
+                journal::check(&path).map_err(|message| SetupError::at("log.file", message))?;
+            }
         }
         Ok(Self {
             key,

@@ -118,9 +118,6 @@ impl Nat {
             let counts = setup.counters("log", journal::COUNTERS.map(str::to_owned));
             let wrong = |message: String| SetupError::at("state", format!("log.file: {message}"));
             let path = setup.claim_to_append_for(&self.name, "state", &log.file)?;
-            if setup.looks_at_files() {
-                journal::check(&path).map_err(wrong)?;
-            }
             if !setup.checking() {
                 let slot = setup.lasting(&format!("nat log {}", path.display()), |_| Ok(JournalSlot::default()))?;
                 let journal = slot.take(&path, &self.name, setup.frequency()).map_err(wrong)?;

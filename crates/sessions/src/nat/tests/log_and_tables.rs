@@ -156,6 +156,15 @@ fn a_changed_configuration_goes_on_with_the_log() {
     assert!(error.contains("state: log.file: cannot write ") && error.contains("no/such/folder"), "{error}");
 }
 
+/// Regression: if the configuration replaced a running one, the fault was reported at the module.
+#[test]
+fn an_empty_file_name_is_a_fault_of_the_state() {
+    let mut environment = Folder::new("empty").environment((0, 1));
+    (environment.checking, environment.replaces_running) = (true, true);
+    let state = json!({ "pool": "192.0.2.1", "log": { "file": "" } });
+    assert_eq!(make(state, &mut environment).err().as_deref(), Some("log.file: the file name is empty: name a file"));
+}
+
 #[test]
 fn sessions_are_shown_and_ended() {
     let mut nat = plain();
