@@ -40,6 +40,12 @@ pub enum ClientError {
          process, or try again later"
     )]
     Silent,
+    /// As [`Silent`](Self::Silent), after a request for a change, so that the run may have made the change.
+    #[error(
+        "the running pipeline does not respond, and it is unknown whether it made the change: its process is \
+         suspended, or the machine is overloaded; resume the process, and check for the change before you try again"
+    )]
+    SilentAfterChange,
     /// The line is not a response.
     #[error(
         "the running pipeline sent a response that this version does not understand: {0}; use the `forebay` that the \
@@ -117,6 +123,7 @@ impl ClientError {
     fn after(self, request: &Request) -> Self {
         match self {
             Self::Ended { path, .. } => Self::Ended { path, is_change: request.is_change() },
+            Self::Silent if request.is_change() => Self::SilentAfterChange,
             other => other,
         }
     }
@@ -355,6 +362,10 @@ mod tests {
         let unknown = "/run/s: the pipeline has ended before it responded: it is unknown whether it made the change";
         assert_eq!(ended(&change), unknown);
         assert_eq!(ended(&Request::Graph {}), "/run/s: the pipeline has ended");
+        let silent = |request: &Request| ClientError::Silent.after(request).to_string();
+        let unknown = "the running pipeline does not respond, and it is unknown whether it made the change: ";
+        assert!(silent(&change).starts_with(unknown), "{}", silent(&change));
+        assert!(!silent(&Request::Graph {}).contains("unknown"));
     }
 
     #[test]
