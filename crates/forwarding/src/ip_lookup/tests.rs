@@ -190,7 +190,7 @@ fn files_are_read_and_every_wrong_line_is_named() {
     assert_eq!(
         error.to_string(),
         "routes: routes.txt:2: 10.0.0.1/8 has bits set after its first 8; the prefix is 10.0.0.0/8\n\
-         routes: routes.txt:4: next hop \"4\" is not allowed; allowed is 0 to 3\n\
+         routes: routes.txt:4: next hop \"4\" is not allowed; allowed are 0 to 3\n\
          routes: routes.txt:5: 10.0.0.0/8 goes to 2, but line 1 sends it to 1; allowed is one next hop for a prefix"
     );
     let error = Rig::within::<IpLookup>(&json!({ "routes": "none.txt" }), &mut around).err().expect("no such file");

@@ -206,7 +206,7 @@ pub enum PrefixError {
         source: AddrParseError,
     },
     /// The part after the slash is not a number.
-    #[error("{address}/{length}: {length:?} is not a prefix length; allowed is 0 to {most}")]
+    #[error("{address}/{length}: {length:?} is not a prefix length; allowed are 0 to {most}")]
     NotALength {
         /// The address given.
         address: IpAddr,

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use forebay_units::wording::range;
+use forebay_units::wording::{allowed, range};
 use thiserror::Error;
 
 use super::prefix::{Address, IpPrefix, Prefix, PrefixError};
@@ -48,7 +48,7 @@ pub enum LineError {
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     /// The second word is not a number in the allowed range.
-    #[error("next hop {value:?} is not allowed; allowed is {}", range(&0, .most))]
+    #[error("next hop {value:?} is not allowed; {}", allowed(&range(&0, .most)))]
     NextHop {
         /// The text given.
         value: String,

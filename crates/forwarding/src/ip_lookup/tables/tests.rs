@@ -57,7 +57,7 @@ fn invalid_changes_are_refused_and_the_others_are_made() {
         ("remove 11.0.0.0/8", "there is no route 11.0.0.0/8: write the prefix of an existing route, with its length"),
         ("remove 10.0.0.0/9", "there is no route 10.0.0.0/9"),
         ("remove 10.0.0.0/8 2", "10.0.0.0/8 has next hop 1: write this next hop, or the prefix alone"),
-        ("add 12.0.0.0/8 8", "next hop \"8\" is not allowed; allowed is 0 to 7"),
+        ("add 12.0.0.0/8 8", "next hop \"8\" is not allowed; allowed are 0 to 7"),
         ("add 12.0.0.0/8", "has no next hop; write prefix next-hop"),
         ("replace 12.0.0.1/8 1", "12.0.0.1/8 has bits set after its first 8; the prefix is 12.0.0.0/8"),
         ("add 12.0.0.0/8 1 2", "\"2\" after the next hop"),
@@ -122,7 +122,7 @@ fn next_hops_that_all_modules_have_are_allowed() {
     let _readers = (tables.reader(5), tables.reader(3));
     let refused = tables.apply(&["add 11.0.0.0/8 3", "add 12.0.0.0/8 4"]).refused;
     assert_eq!(refused.len(), 1);
-    assert_eq!(refused[0].to_string(), "change 2: next hop \"4\" is not allowed; allowed is 0 to 3");
+    assert_eq!(refused[0].to_string(), "change 2: next hop \"4\" is not allowed; allowed are 0 to 3");
 }
 
 /// Regression: a module that was only checked, in a refused configuration, limited the next hops of all other modules

@@ -35,7 +35,7 @@ pub enum Problem {
     #[error("the destination '{0}' is of another address family than the source; allowed is one family for both")]
     Families(String),
     /// Not a port.
-    #[error("'{value}' is not a valid {what}; allowed is 0 to 65535")]
+    #[error("'{value}' is not a valid {what}; allowed are 0 to 65535")]
     Port {
         /// The field.
         what: &'static str,
