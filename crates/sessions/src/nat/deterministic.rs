@@ -13,7 +13,6 @@ use std::net::Ipv4Addr;
 
 use forebay_graph::{Outcome, Table, short};
 use forebay_packet::host_address::check_host_prefix;
-use forebay_units::wording::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,13 +75,11 @@ impl Blocks {
         if size == 0 {
             let most = all.saturating_sub(reserve) * u64::from(pool.1);
             return Err(format!(
-                "'{}' has {}, {sharing} for each of {} with {}, so each would get 0 ports: allowed are up to {}; for \
-                 more addresses, enlarge `pool`",
+                "'{}' has too many addresses ({count}) for the outside addresses ({}) and their ports ({} each), so \
+                 each would get 0 ports: the largest number of addresses is {most}; for more, enlarge `pool`",
                 params.inside,
-                counted(count, "address"),
-                counted(pool.1, "outside address"),
-                counted(all.saturating_sub(reserve), "port"),
-                counted(most, "address"),
+                pool.1,
+                all.saturating_sub(reserve),
             ));
         }
         Ok(Self {
@@ -316,9 +313,9 @@ mod tests {
             Blocks::new(&params(inside, reserve), (address("192.0.2.0"), 1), ports).expect_err("too small")
         };
         let small = error("10.0.0.0/15", 0, (1_024, 65_535));
-        assert!(small.contains("131072 addresses") && small.contains("each would get 0 ports"), "{small}");
-        assert!(small.contains("up to 64512 addresses"), "{small}");
-        assert!(error("10.0.0.0/31", 1_000, (2_000, 2_999)).contains("with 0 ports"));
+        assert!(small.contains("addresses (131072)") && small.contains("each would get 0 ports"), "{small}");
+        assert!(small.contains("the largest number of addresses is 64512;"), "{small}");
+        assert!(error("10.0.0.0/31", 1_000, (2_000, 2_999)).contains("their ports (0 each)"));
         assert!(error("10.0.0.1/31", 0, (1, 9)).contains("write 10.0.0.0/31"));
         assert!(error("::/64", 0, (1, 9)).contains("is neither an IPv4 prefix"));
         assert!(error("0.0.0.0/0", 0, (1, 9)).contains("allowed are /4 to /32"));
