@@ -7,13 +7,14 @@
 mod figure;
 mod kind;
 
+use forebay_graph::existing_names;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use kind::{Build, Subject, ValueGroup};
 
 use crate::measurement::Origin;
-use crate::saved::{Saved, joined};
+use crate::saved::{Saved, existing};
 use crate::steps::{Nature, steps};
 
 pub use figure::Figure;
@@ -51,7 +52,7 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// No measurement has the pipeline.
-    #[error("no saved measurement has pipeline '{given}': there are {}", joined(.there))]
+    #[error("no saved measurement has pipeline '{given}': {}", existing(.there))]
     Pipeline {
         /// The requested pipeline.
         given: String,
@@ -59,7 +60,7 @@ pub enum ChoiceError {
         there: Vec<String>,
     },
     /// No measurement has the module.
-    #[error("no saved measurement has a module '{given}': there are {}", joined(.there))]
+    #[error("no saved measurement has a module '{given}': {}", existing(.there))]
     Module {
         /// The requested module.
         given: String,
@@ -67,7 +68,11 @@ pub enum ChoiceError {
         there: Vec<String>,
     },
     /// No measurement has the figure.
-    #[error("no saved measurement of the pipeline or module has '{}': there are {}", .given.name(), .there.join(", "))]
+    #[error(
+        "no saved measurement of the pipeline or module has '{}': {}",
+        .given.name(),
+        existing_names(.there.iter().copied())
+    )]
     Figure {
         /// The requested figure.
         given: Figure,

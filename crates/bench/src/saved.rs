@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use forebay_graph::existing_names;
 use forebay_graph::files::{OWNER_ALONE, read_text};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -166,12 +167,13 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "the store is empty; `forebay measure PIPELINE --save NAME` saves one".to_owned();
     }
-    format!("there are {}", joined(names))
+    existing(names)
 }
 
-/// Formats names of a store for a message.
-pub(crate) fn joined(names: &[String]) -> String {
-    names.iter().map(|name| in_one_line(name)).collect::<Vec<_>>().join(", ")
+/// Returns the existing names of a store with their verb, for an error.
+pub(crate) fn existing(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| in_one_line(name)).collect();
+    existing_names(names.iter().map(String::as_str))
 }
 
 fn shown(path: &Path) -> String {

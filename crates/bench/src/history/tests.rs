@@ -85,14 +85,14 @@ fn a_module_and_a_figure_can_be_selected_and_errors_list_the_others() {
     let one = history(&choice(Some("gw-4"), Some("acl0"), Some(Figure::Ipp))).expect("the selection has measurements");
     assert_eq!(one.series.len(), 1);
     let refusal = |choice| history(&choice).expect_err("the selection is empty").to_string();
-    assert_eq!(refusal(choice(Some("gw"), None, None)), "no saved measurement has pipeline 'gw': there are gw-4");
+    assert_eq!(refusal(choice(Some("gw"), None, None)), "no saved measurement has pipeline 'gw': there is gw-4");
     assert_eq!(
         refusal(choice(None, Some("acl"), None)),
         "no saved measurement has a module 'acl': there are (all), acl0, ttl0"
     );
     assert_eq!(
         refusal(choice(None, Some("ttl0"), Some(Figure::Cur))),
-        "no saved measurement of the pipeline or module has 'cur': there are ipp"
+        "no saved measurement of the pipeline or module has 'cur': there is ipp"
     );
 }
 
@@ -172,7 +172,7 @@ fn other_settings_are_another_series() {
     };
     assert_eq!(["gw-4", "usecase:gw", "gw-4 n=1", "usecase:gw n=4"].map(chosen), [Ok(5), Ok(5), Ok(2), Ok(1)]);
     let error = chosen("gw-4 n=2").expect_err("it does not exist").to_string();
-    assert_eq!(error, "no saved measurement has pipeline 'gw-4 n=2': there are gw-4");
+    assert_eq!(error, "no saved measurement has pipeline 'gw-4 n=2': there is gw-4");
 }
 
 /// Counts with and without AVX2 were in one series.

@@ -86,7 +86,7 @@ fn invalid_names_and_files_are_reported() {
     store.save(&saved("one", &pipeline), &program).expect("it can be saved");
     assert!(matches!(store.save(&saved("one", &pipeline), &program), Err(SavedError::There(_))));
     let error = store.find("two").expect_err("it does not exist").to_string();
-    assert!(error.contains("no measurement 'two'") && error.contains("there are one"), "{error}");
+    assert!(error.contains("no measurement 'two'") && error.contains("there is one"), "{error}");
     fs::write(&pipeline, "name: q").expect("it can be written");
     assert!(matches!(store.find("one"), Err(SavedError::Changed { .. })));
     fs::write(folder.path().join("one/measurement.json"), "{").expect("it can be written");
@@ -170,7 +170,7 @@ fn a_name_cannot_refer_to_a_folder_outside_the_store() {
     for name in ["../outside", "./in\u{1b}side", "", ".", "..", &whole] {
         let error = store.find(name).expect_err("not in the store");
         assert!(matches!(error, SavedError::Missing { .. }), "{name}: {error}");
-        assert!(error.to_string().ends_with("there are in\\u001bside"), "{error}");
+        assert!(error.to_string().ends_with("there is in\\u001bside"), "{error}");
     }
     store.find("in\u{1b}side").expect("it exists");
 }

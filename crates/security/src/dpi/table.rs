@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_graph::{Live, Outcome, Reader, Replay, Table, Verb};
+use forebay_graph::{Live, Outcome, Reader, Replay, Table, Verb, existing_names};
 use forebay_measure::Counter;
 use thiserror::Error;
 
@@ -63,7 +63,7 @@ enum ChangeError {
     Known(Pattern),
     #[error("there is no pattern {0}: `forebay show table NAME` lists the patterns, with case or nocase")]
     Unknown(Pattern),
-    #[error("there is no class '{0}': there are {1}")]
+    #[error("there is no class '{0}': {1}")]
     Class(String, String),
     #[error("no more patterns can be added: 'capacity' allows {0}")]
     Full(usize),
@@ -173,7 +173,7 @@ impl State {
             Some(class) => classes
                 .iter()
                 .position(|known| known == class)
-                .ok_or_else(|| ChangeError::Class(class.clone(), classes.join(", ")))?,
+                .ok_or_else(|| ChangeError::Class(class.clone(), existing_names(classes.iter().map(String::as_str))))?,
         };
         let class = class as u16;
         let slot = match self.entries.get(&key) {

@@ -133,7 +133,7 @@ fn patterns_come_and_go_while_packets_run() {
 fn invalid_parameters_are_refused() {
     for (params, expected) in [
         (json!({ "patterns": ["a", "", "|0"] }), "patterns[2]: a '|' has no closing '|'"),
-        (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there are match"),
+        (json!({ "patterns": ["a", "\"b\" class=c"] }), "patterns[1]: there is no class 'c': there is match"),
         (json!({ "patterns": "no/such/file" }), "patterns: no/such/file: "),
         (json!({ "patterns": [], "depth": 0 }), "depth: 0: allowed are 1 to 65535"),
         (json!({ "patterns": ["a", "b"], "capacity": 1 }), "patterns: 2 patterns: 'capacity' allows 1"),
