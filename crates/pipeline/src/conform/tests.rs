@@ -140,7 +140,8 @@ fn messages_agree_with_numbers_and_repeat_nothing() {
     for (value, expected) in [
         (json!({ "name": "" }), "'' is too short: allowed are texts of at least 1 character"),
         (json!({ "size": 1.5 }), "'1.5' is not a whole number from 1 to 9"),
-        (json!({ "size": "5" }), "'5' is text: write the number without quotes"),
+        (json!({ "size": "5" }), "'5' is text: write the number without quotes, from 1 to 9"),
+        (json!({ "size": "-5" }), "'-5' is text: write the number without quotes, from 1 to 9"),
         (json!({ "size": "x" }), "'x' is not a whole number: allowed are digits alone, from 1 to 9"),
         (json!({ "size": null }), "it has no value: allowed is a whole number from 1 to 9"),
         (json!({ "some": [] }), "the list is empty: at least 2 items are needed"),

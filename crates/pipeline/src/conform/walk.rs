@@ -269,15 +269,17 @@ impl<'r> Walk<'r> {
                     )
                 }
             }
-            (None, NodeKind::Text(text)) if of("integer") && text.parse::<u64>().is_ok() => {
-                format!("{value} is text: write the number without quotes")
-            }
             (None, NodeKind::Text(text)) if of("integer") => {
-                let meant = multiple(text).filter(|number| rule["maximum"].as_u64().is_none_or(|most| *number <= most));
-                let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
                 let within = Some(within(rule)).filter(|range| !range.is_empty());
                 let within = within.map(|range| format!(",{range}")).unwrap_or_default();
-                format!("{value} is not a whole number: allowed are digits alone{meant}{within}")
+                if text.parse::<i128>().is_ok() {
+                    format!("{value} is text: write the number without quotes{within}")
+                } else {
+                    let most = rule["maximum"].as_u64();
+                    let meant = multiple(text).filter(|number| most.is_none_or(|most| *number <= most));
+                    let meant = meant.map(|number| format!(", such as {number}")).unwrap_or_default();
+                    format!("{value} is not a whole number: allowed are digits alone{meant}{within}")
+                }
             }
             (None, NodeKind::Text(text)) if of("object") => {
                 let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
@@ -484,7 +486,8 @@ impl<'r> Walk<'r> {
         let mut likely: Vec<_> = forms.iter().zip(tries).filter(|(_, wrongs)| !other(wrongs)).collect();
         let best = likely.iter().map(|(_, wrongs)| fits_best(wrongs)).min();
         likely.retain(|(_, wrongs)| Some(fits_best(wrongs)) == best);
-        // If the keys fit several forms equally badly, no form is more likely than the others.
+        // If the keys fit several forms equally badly, no form is more likely than the others. Other violations depend
+        // on the form, and are reported once the keys are correct.
         let is_tie = likely.len() > 1 && best.is_some_and(|(keys, _)| keys > 0);
         if is_tie {
             let names = likely.iter().flat_map(|(form, _)| keys_of(self.rules.target(form)));
