@@ -8,8 +8,7 @@ mod words;
 use std::io::Write;
 
 use anyhow::bail;
-use forebay_graph::allowed_names;
-use forebay_pipeline::{Source, nearest};
+use forebay_pipeline::{Source, allowed_names, nearest};
 
 use crate::format::{Align, table};
 use crate::printed;

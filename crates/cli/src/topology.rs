@@ -10,8 +10,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use forebay_graph::files::{read_text, replace};
-use forebay_graph::nearest;
 use forebay_host::{Host, Topology, TopologyError, Tree};
+use forebay_pipeline::nearest;
 
 use crate::{args, printed};
 use outline::Outline;

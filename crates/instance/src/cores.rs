@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use forebay_graph::allowed_names;
 use forebay_host::{Core, cores_here};
 use forebay_measure::machine::allowed_cores;
+use forebay_pipeline::allowed_names;
 use forebay_protocol::locate::own_folder;
 use thiserror::Error;
 
