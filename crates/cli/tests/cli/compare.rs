@@ -120,7 +120,7 @@ fn a_saved_measurement_is_found_and_never_overwritten() {
     let short = forebay(&["compare", "one", "--store", store, "--time", "39s"]);
     assert!(short.code == Some(2) && short.err.contains("allowed are 40s to 1h"), "{}", short.err);
     let missing = forebay(&["compare", "two", "--store", store]);
-    assert!(missing.code == Some(2) && missing.err.contains("there are one"), "{}", missing.err);
+    assert!(missing.code == Some(2) && missing.err.contains("there is one"), "{}", missing.err);
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn invalid_stores_and_options_are_named() {
         assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
     std::fs::remove_dir_all(store.path().join("broken")).expect("it exists");
-    for (option, expected) in [("--pipeline", "there are gw-4"), ("--module", "there are (all), acl0, ttl<0>")] {
+    for (option, expected) in [("--pipeline", "there is gw-4"), ("--module", "there are (all), acl0, ttl<0>")] {
         let done = forebay(&["history", "--store", path(&store), option, "other"]);
         assert!(done.code == Some(2) && done.err.contains(expected), "{}", done.err);
     }
