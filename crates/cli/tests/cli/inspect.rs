@@ -1,7 +1,7 @@
 //! Commands that inspect a running pipeline: `show config`, `show control`, `drops`.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -131,16 +131,23 @@ fn the_drops_command_shows_and_writes_dropped_packets() {
     assert_eq!(Some(dropped), report["packets"]["in"].as_u64());
 }
 
-/// Regression test: after `kill -9` of the pipeline, the command reported 0 packets, and that none was missing. A
-/// later version reported this correctly, but its exit code was 0.
-#[test]
-fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
-    let mut running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
+/// Returns a pipeline that drops packets, the process of a `drops` command that watches it, and the lines of the
+/// command's output after the first one.
+fn watched() -> (Running, Child, Lines<BufReader<ChildStdout>>) {
+    let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     let command = command.args(["drops", "--json", "--socket", &running.socket()]).stdout(Stdio::piped());
     let mut watching = command.spawn().expect("the command can be started");
     let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
     assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
+    (running, watching, lines)
+}
+
+/// Regression test: after `kill -9` of the pipeline, the command reported 0 packets, and that none was missing. A
+/// later version reported this correctly, but its exit code was 0.
+#[test]
+fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
+    let (mut running, mut watching, lines) = watched();
     running.kill();
     let rest: Vec<_> = lines.map(|line| line.expect("UTF-8")).collect();
     assert_eq!(watching.wait().expect("it ends").code(), Some(1));
@@ -152,12 +159,7 @@ fn the_drops_command_counts_the_packets_of_a_pipeline_that_is_killed() {
 /// Regression test: the run ended without the last response, so that the number of missing packets was unknown.
 #[test]
 fn the_drops_command_ends_with_the_run() {
-    let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let command = command.args(["drops", "--json", "--socket", &running.socket()]).stdout(Stdio::piped());
-    let mut watching = command.spawn().expect("the command can be started");
-    let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
-    assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
+    let (running, mut watching, lines) = watched();
     running.signal(Signal::TERM);
     let last = lines.last().expect("the last line").expect("UTF-8");
     let last: Value = serde_json::from_str(&last).expect("JSON");
@@ -169,12 +171,7 @@ fn the_drops_command_ends_with_the_run() {
 /// Regression test: on a suspended pipeline, the command ignored the first signal, and `--duration`.
 #[test]
 fn the_drops_command_does_not_wait_for_a_suspended_pipeline() {
-    let running = Running::of(&PIPELINE.replace("100kpps", "2kpps").replace("b -> out", "b -> drop"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    let command = command.args(["drops", "--json", "--socket", &running.socket()]).stdout(Stdio::piped());
-    let mut watching = command.spawn().expect("the command can be started");
-    let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
-    assert!(lines.next().expect("a packet").expect("UTF-8").contains("unwanted"));
+    let (running, mut watching, lines) = watched();
     running.signal(Signal::STOP);
     let id = i32::try_from(watching.id()).ok().and_then(Pid::from_raw).expect("not 0");
     kill_process(id, Signal::INT).expect("it runs");
