@@ -109,15 +109,17 @@ impl Declare for Acl {
         next rule. Sources and destinations are prefixes, named sets of prefixes ('set office = 10.0.0.0/8, \
         2001:db8::/32') or any; ICMP has types ('icmp type echo-request'). Lines of ClassBench are read, too: \
         '@source/length destination/length low : high low : high protocol/mask [flags/mask] [permit|deny|count]'. A \
-        list may contain both forms, and rules of IPv4 and IPv6. Fragments except the first, and packets of protocols \
-        without ports, match only rules that allow every port. A packet is dropped as `undecidable` if a rule of its \
-        family needs a field that cannot be read (RFC 7113 section 3, RFC 8504 section 5.3). The protocol cannot be \
-        read behind more than 8 IPv6 extension headers, or behind one that is cut short. The ports cannot be read if \
-        the packet ends before them. If all rules of the packet's family check only addresses, such packets are not \
-        dropped: their addresses decide. IP packets with more than 4 VLAN tags or with an unreadable header are always \
-        dropped as `undecidable`. The flags column of ClassBench is read, but not matched. Each rule's matches are \
-        counted and shown with the module. Rules that were added while packets ran are counted together. Permitted \
-        packets leave by the first gate, unchanged; with `denied: gate` denied packets leave by a gate of that name.";
+        list may contain both forms, and rules of IPv4 and IPv6. 'ip' stands for IPv4, 'ip6' for IPv6. A rule without \
+        these words and without addresses, such as 'deny tcp from any', applies to both, unless its protocol is 'icmp' \
+        or 'icmp6'. Fragments except the first, and packets of protocols without ports, match only rules that allow \
+        every port. A packet is dropped as `undecidable` if a rule of its family needs a field that cannot be read \
+        (RFC 7113 section 3, RFC 8504 section 5.3). The protocol cannot be read behind more than 8 IPv6 extension \
+        headers, or behind one that is cut short. The ports cannot be read if the packet ends before them. If all \
+        rules of the packet's family check only addresses, such packets are not dropped: their addresses decide. IP \
+        packets with more than 4 VLAN tags or with an unreadable header are always dropped as `undecidable`. The flags \
+        column of ClassBench is read, but not matched. Each rule's matches are counted and shown with the module. \
+        Rules that were added while packets ran are counted together. Permitted packets leave by the first gate, \
+        unchanged; with `denied: gate` denied packets leave by a gate of that name.";
     const EXAMPLE: &'static str = "\
         { rules: [deny tcp from 10.0.0.0/8 to any port ssh, count ip udp from any to any port domain], default: \
         permit }";
