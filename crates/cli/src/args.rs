@@ -60,9 +60,11 @@ Examples:
   forebay describe ip_lookup                 one function: parameters, gates, drop reasons, an example
 
 Exit codes: 0 success; 1 the command worked, but with a negative result; 2 bad usage or input, or a port failed. \
-Negative results are: with --strict, a flow missed an objective; lines or packets are missing from an output file; a \
-table change was refused; `move --moves` left a module where it was; `stop` timed out; a module costs more than its \
-baseline; `doctor` found a performance problem; `place` could not place all chains."
+Negative results are: with --strict, a flow missed an objective; lines or packets are missing from an output file; \
+`drops` lacks packets, or the pipeline did not respond to it; a table change was refused; `move --moves` left a module \
+where it was; `stop` timed out; `gate` or `compare` found a higher cost; `profile` lacks a result; a run of `measure` \
+or `lab` is void, or `lab` was interrupted; `doctor` found a performance problem; `place` could not place all chains, \
+or a chain misses its delay objective."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -146,7 +148,8 @@ Examples:
     New {
         /// The template's name, as `forebay new` lists it
         template: Option<String>,
-        /// Set an interface or an address of the template
+        /// Set an interface or an address of the template. Only office-gateway has settings, and `forebay new` lists
+        /// them. Edit the output of the other templates
         #[arg(long, value_name = "KEY=VALUE", value_parser = setting, requires = "template")]
         set: Vec<String>,
     },

@@ -17,8 +17,8 @@ Examples:
   forebay run usecase:gw --set n=16 --duration 20s
   forebay run gateway.yaml --set ports.red.generator.rate=2Mpps --trigger route=16
   forebay run gateway.yaml --duration 5s --json | tail -n 1 | jq .packets
-  forebay run gateway.yaml --trace 3 --filter 'tcp and dst port 443'
-  forebay run capture.yaml --drops dropped.pcapng
+  forebay run gateway.yaml --trace 3 --filter 'udp and vlan 200'
+  forebay run inspection.yaml --drops dropped.pcapng --duration 2s
   forebay run usecase:gw --virtual --cost 'acl=500+20' --duration 100ms
 
 The run ends when every source is exhausted, after --duration, or on Ctrl-C (in the live table also on q, twice). It \
