@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use forebay_graph::files::check_object;
 use forebay_graph::secret::{without_keys, without_keys_but};
 use forebay_protocol::locate::{check_socket_path, is_listened_at};
 use forebay_protocol::{Request, Response, VERSION};
@@ -218,7 +219,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
     let (mut line, mut is_greeted) = (Vec::new(), false);
     while lines.next(&mut line)? {
         connection.note_request();
-        let request = serde_json::from_slice(&line);
+        let request = read_request(&line);
         // The responses to these requests already report faults without the secrets of the configuration.
         // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
@@ -321,6 +322,12 @@ fn other_version(theirs: Option<u32>) -> Response {
          version, which begins with {{\"do\":\"hello\",\"protocol\":{VERSION}}}",
         env!("CARGO_PKG_VERSION")
     ))
+}
+
+/// Reads a request. serde would also read a list as a request.
+fn read_request(line: &[u8]) -> serde_json::Result<Request> {
+    check_object(line)?;
+    serde_json::from_slice(line)
 }
 
 /// Returns the error for a line that is not a request. The line may contain a key, so nothing of it is quoted, except
@@ -432,9 +439,8 @@ mod tests {
     fn nothing_of_a_line_that_is_no_request_is_shown() {
         let requests = REQUESTS.map(|name| format!("`{name}`")).join(", ");
         let requests = format!(": allowed are {requests}, for example {{\"do\":\"report\"}}");
-        let wrong = |line: &str| {
-            not_a_request(line.as_bytes(), &serde_json::from_str::<Request>(line).expect_err("no request"))
-        };
+        let wrong =
+            |line: &str| not_a_request(line.as_bytes(), &read_request(line.as_bytes()).expect_err("no request"));
         for (line, rest) in [
             ("{\"do\":\"Kq7wZr5tXy3u\"}", &*requests),
             ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": `report` has the fields `recent`, `rules` ("),
@@ -444,6 +450,9 @@ mod tests {
             ("{\"do\":\"reload\",\"forget\":\"Kq7wZr5tXy3u\"}", ": `reload` has the fields `"),
             ("{\"do\":\"trace\",\"count\":\"Kq7wZr5tXy3u\"}", ": `trace` has the fields `"),
             ("{\"Kq7wZr5tXy3u\":1}", &requests),
+            // Regression: a list with the name of a request was a request.
+            ("[\"stop\",\"Kq7wZr5tXy3u\"]", &requests),
+            ("[\"stop\"]", &requests),
             ("\"Kq7wZr5tXy3u\"", &requests),
             ("Kq7wZr5tXy3u", &requests),
         ] {

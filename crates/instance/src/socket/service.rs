@@ -349,7 +349,8 @@ pub(super) fn keep(service: &Service, next: &Source, now: Option<String>) -> io:
     let Some(path) = &service.state else { return Ok(()) };
     let mut known = service.fingerprint.lock().unwrap_or_else(PoisonError::into_inner);
     *known = now.or_else(|| known.take());
-    Accepted::of(next).started_from(known.clone(), service.origin.clone()).keep(path)
+    let accepted = Accepted::of(next).started_from(known.clone(), service.origin.clone());
+    accepted.keep(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Returns the present fingerprint of the configuration file at `origin`.
