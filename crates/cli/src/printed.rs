@@ -13,14 +13,14 @@ use rustix::io::Errno;
 
 /// Returns standard output, for output that ends by itself. If the reader of a pipe has closed it (`| head`), the
 /// output is discarded, so that the command still returns its result.
-pub(crate) fn out() -> Printed<Discarding<StdoutLock<'static>>> {
-    Printed(Discarding(io::stdout().lock()))
+pub(crate) fn out() -> Printed<Discarding<Named<StdoutLock<'static>>>> {
+    Printed(Discarding(Named(io::stdout().lock())))
 }
 
 /// Returns standard output, for output that may have no end. If the reader of a pipe has closed it, a write returns
 /// [`io::ErrorKind::BrokenPipe`], which ends the command.
-pub(crate) fn stream() -> Printed<StdoutLock<'static>> {
-    Printed(io::stdout().lock())
+pub(crate) fn stream() -> Printed<Named<StdoutLock<'static>>> {
+    Printed(Named(io::stdout().lock()))
 }
 
 /// Returns standard error. If the reader of a pipe has closed it, the output is discarded.
@@ -65,6 +65,24 @@ pub(crate) fn write_err(bytes: &mut Vec<u8>, until: Instant) {
 pub(crate) fn last_err(line: &str) {
     let mut bytes = without_control(&format!("{line}\n")).into_bytes();
     write_err(&mut bytes, Instant::now() + Duration::from_secs(1));
+}
+
+/// Standard output. Its errors name it.
+pub(crate) struct Named<W>(W);
+
+impl<W: Write> Write for Named<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(named)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(named)
+    }
+}
+
+/// Adds the place to an error. The error keeps its kind.
+fn named(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output: {error}"))
 }
 
 /// A writer that discards its output once the reader of the pipe has gone away.

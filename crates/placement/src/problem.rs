@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_models::placement::{Chain, Domain, Function, Limits, Problem, ProblemError};
 
+use forebay_graph::{on_one_line, short};
 use forebay_pipeline::{allowed_names, listed, nearest};
 
 use crate::chains::{ChainFunction, Chains, ServiceChain};
@@ -186,9 +187,10 @@ fn matching<'r>(
         why,
     };
     if let Some(stated) = stated.filter(|stated| !registry.functions.contains_key(*stated)) {
-        let names = || registry.functions.keys().map(String::as_str);
+        let names: Vec<_> = registry.functions.keys().map(|name| on_one_line(name)).collect();
+        let names = || names.iter().map(String::as_str);
         let near = nearest(stated, names());
-        return Err(wrong(format!("there is no model '{stated}'{near}: {}", allowed_names(names()))));
+        return Err(wrong(format!("there is no model '{}'{near}: {}", short(stated), allowed_names(names()))));
     }
     let key = stated.cloned().unwrap_or_else(|| key.clone());
     let exact = registry.functions.get_key_value(&key).map(|(name, model)| (name, true, model));

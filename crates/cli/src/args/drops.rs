@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use forebay_units::Nanos;
 
 use super::Running;
-use super::values::watched;
+use super::values::{watched, whole_within};
 
 /// Arguments of `drops`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Drops {
     #[arg(long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
     /// Stop after N packets
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = packets)]
     pub(crate) count: Option<u64>,
     /// Stop after this time, 1ms to 86400s
     #[arg(long, value_name = "TIME", value_parser = watched)]
@@ -40,4 +40,8 @@ pub(crate) struct Drops {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) running: Running,
+}
+
+fn packets(text: &str) -> Result<u64, String> {
+    whole_within(text, 1..=u64::MAX)
 }

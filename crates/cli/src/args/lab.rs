@@ -10,7 +10,7 @@ use forebay_lab::{
 };
 use forebay_units::Nanos;
 
-use super::values::time_within;
+use super::values::{time_within, whole};
 
 /// Experiments.
 #[derive(Debug, Subcommand)]
@@ -119,7 +119,7 @@ pub(crate) struct LabPlacement {
     #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = placement_parts())]
     pub(crate) only: Vec<placement::PlacementPart>,
     /// The seed of random numbers; runs with the same seed give the same figures
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub(crate) seed: u64,
     /// Print the results as JSON
     #[arg(long)]

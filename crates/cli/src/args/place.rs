@@ -7,7 +7,7 @@ use forebay_placement::{problem::Objective, search::Algorithm};
 use forebay_units::Nanos;
 
 use super::Running;
-use super::values::{setting, time_within};
+use super::values::{setting, time_within, whole};
 
 /// Arguments of `place`.
 #[derive(Debug, clap::Args)]
@@ -55,13 +55,13 @@ pub(crate) struct PlaceOptions {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = limit)]
     pub(crate) limit: Nanos,
     /// The seed of `--search random`
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>)]
     pub(crate) seed: u64,
     /// The current placement, as `place --json` printed it. Functions that do not move keep their cores
     #[arg(long, value_name = "FILE", group = "earlier")]
     pub(crate) from: Option<PathBuf>,
     /// Maximum number of functions that move, relative to `--from` or, with `--apply`, to the running pipeline
-    #[arg(long, value_name = "M", requires = "earlier")]
+    #[arg(long, value_name = "M", requires = "earlier", value_parser = whole::<usize>)]
     pub(crate) moves: Option<usize>,
     /// Solve rates and contention together, because a function that waits for other functions competes less
     #[arg(long)]

@@ -285,6 +285,6 @@ fn an_unwritable_report_is_reported() {
         let output = output.expect("the command can be started");
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
-        assert!(err.contains("No space left on device"), "{arguments:?}: {err}");
+        assert!(err.contains("standard output: No space left on device"), "{arguments:?}: {err}");
     }
 }
