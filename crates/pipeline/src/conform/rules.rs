@@ -64,3 +64,12 @@ fn collect(schema: &Value, patterns: &mut HashMap<String, Regex>) {
         _ => {}
     }
 }
+
+/// Returns whether a valid value of this rule may contain a secret.
+pub(crate) fn has_secret(rule: &Value) -> bool {
+    match rule {
+        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
+        Value::Array(list) => list.iter().any(has_secret),
+        _ => false,
+    }
+}

@@ -9,7 +9,8 @@ use forebay_units::quantity::advice;
 use forebay_units::wording::counted;
 use serde_json::{Value, json};
 
-use super::rules::{MOST_REFERENCES, Rules};
+use super::Wrong;
+use super::rules::{MOST_REFERENCES, Rules, has_secret};
 use super::words::{
     allowed, allowed_of, bare, be, bounds, first_sentence, is_only, keys_of, long_form, multiple, shown, stated, types,
     units, unknown_key, within,
@@ -23,43 +24,12 @@ const MOST: usize = 1_000;
 /// 2^64: the first whole number that does not fit into `u64`.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
-/// A violation of the schema.
-pub(crate) struct Wrong {
-    /// The keys and list indices from the root to the value.
-    pub(crate) path: Vec<String>,
-    /// The message, the value and what is allowed; without a place or a path.
-    pub(crate) fault: Fault,
-    /// True if the path ends with a wrong or missing key. The message is then about the mapping to which the key
-    /// belongs.
-    pub(crate) of_key: bool,
-    /// True if the violation is about a mapping or list as a whole, or about a key. The violation is then reported at
-    /// the place of the key, not of the value.
-    pub(crate) whole: bool,
-    /// True if the reader of the value may replace the message by a more precise one.
-    pub(crate) vague: bool,
-    /// The bounds of a quantity, if the message does not state them.
-    pub(crate) bounds: Option<String>,
-    /// True if the value has a type that the rule does not allow, is none of the rule's constants, does not match its
-    /// pattern, or fits none of its forms. If the rule is one of several allowed forms, the user did not mean this
-    /// form.
-    other: bool,
-}
-
 impl Rules {
     /// Returns the violations, at most [`MOST`] and a few more.
     pub(crate) fn walk(&self, root: &Node) -> Vec<Wrong> {
         let mut walk = Walk { rules: self, path: Vec::new(), found: Vec::new(), hidden: None };
         walk.value(&self.schema, root);
         walk.found
-    }
-}
-
-/// Returns whether a valid value of this rule may contain a secret.
-pub(crate) fn has_secret(rule: &Value) -> bool {
-    match rule {
-        Value::Object(map) => map.get("x-secret").is_some() || map.values().any(has_secret),
-        Value::Array(list) => list.iter().any(has_secret),
-        _ => false,
     }
 }
 
