@@ -70,7 +70,7 @@ fn without_secrets(message: &str, arguments: &[String]) -> String {
 /// Escapes the line breaks that a message repeats from the arguments. The other line breaks of the message separate its
 /// lines. A message may repeat a part of an argument, for example the name in `NAME=VALUE`.
 fn without_line_breaks(message: &str, arguments: &[String]) -> String {
-    // A message has an argument with a key, or without the key.
+    // A message repeats an argument unchanged, or with its keys hidden.
     let forms: Vec<_> = arguments.iter().flat_map(|argument| [argument.clone(), without_keys(argument)]).collect();
     let parts = forms.iter().flat_map(|form| form.split(['=', '.', ':', ',', '+', ' ']));
     parts.filter(|part| part.contains('\n')).fold(message.to_owned(), |message, part| {

@@ -232,7 +232,7 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         let packets = wording::counted(report.packets.missing(), "packet");
         troubles.push(format!("{packets} unaccounted for: this is a defect of Forebay"));
     }
-    // A line break in the name of a file is no new trouble.
+    // A line break in a file's name must not begin another error line.
     troubles.iter_mut().for_each(|trouble| *trouble = on_one_line(trouble));
     let missed = arguments.strict && control::is_missed(&report);
     let lost_drops = tally.is_some_and(|tally| tally.lost.load(Ordering::Relaxed) > 0);

@@ -1,7 +1,6 @@
-//! Quantities with their units, the words of messages about numbers, texts from outside in messages, and one random
-//! generator.
+//! Quantities with their units, a random generator, and functions that write numbers and foreign texts into messages.
 //!
-//! Every other crate states its quantities in these types. The types perform no I/O and read no clock.
+//! Every other crate states its quantities in the types of this crate. The types perform no I/O and read no clock.
 
 #![forbid(unsafe_code)]
 

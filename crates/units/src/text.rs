@@ -37,9 +37,9 @@ pub fn short(text: &str) -> String {
     }
 }
 
-/// Returns the position at which a text is cut, at most `end`: the beginning of a run of at least 16 hexadecimal digits
-/// that `end` divides, or `end`. The digits may have separators, as in `a0:b1`. A part of at least 32 digits is not cut
-/// off, because the filter recognises it.
+/// Returns the position at which a text is cut: `end`, or an earlier position if `end` divides a run of at least 16
+/// hexadecimal digits. Then it is the first digit of the run. The digits may have separators, as in `a0:b1`.
+/// Exception: if at least 32 digits of the run are before `end`, it is `end`, because the filter recognises them.
 fn before_key(text: &str, end: usize) -> usize {
     let bytes = text.as_bytes();
     let is_of_key = |byte: &u8| byte.is_ascii_hexdigit() || b" ,:-._\\x".contains(byte);

@@ -42,6 +42,7 @@ pub(crate) struct Drops {
     pub(crate) running: Running,
 }
 
+/// Parses a number of packets.
 fn packets(text: &str) -> Result<u64, String> {
     whole_within(text, 1..=u64::MAX)
 }

@@ -125,7 +125,7 @@ pub(crate) fn drops(arguments: &args::Drops) -> anyhow::Result<Answer> {
 /// The waits of the command for responses.
 #[derive(Default)]
 struct Waits {
-    /// The number of beginnings and ends of waits: odd while the command waits.
+    /// Increases when a wait begins and when it ends. So it is odd while the command waits.
     changes: AtomicU64,
     /// True if the pipeline did not respond in time, so that the connection was closed.
     is_late: AtomicBool,

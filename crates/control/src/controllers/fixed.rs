@@ -21,7 +21,7 @@ pub(crate) struct Static(Params);
 
 impl Controller for Static {
     fn decide(&mut self, layout: &Layout, snapshot: &Snapshot, _: f64, actions: &mut Decision) {
-        // A recording may have a smaller largest batch than the trigger.
+        // The largest batch of a recording may be smaller than the trigger.
         let trigger = self.0.trigger.min(layout.batch);
         set_buffers(layout, snapshot, actions, |_| (trigger, Some(LONGEST_HOLD_S), ChangeReason::Rule));
     }

@@ -1,4 +1,4 @@
-//! Files with one JSON object, which is read as a struct.
+//! JSON objects that are read as structs, from files and from the socket.
 
 /// Checks that a JSON text is an object. serde would also read a list as a struct.
 ///

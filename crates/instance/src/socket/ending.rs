@@ -52,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// Lets the end of the run wait until the result is dropped, because the connection must still send a response.
+    /// Delays the end of the run until the returned guard is dropped: the connection must still send a response.
     pub(super) fn delay(&self) -> Waiting<'_> {
         self.state().waiting += 1;
         Waiting(self)

@@ -223,8 +223,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         // The responses to these requests already report faults without the secrets of the configuration.
         // `without_secrets` would also hide names.
         let is_reload = matches!(request, Ok(Request::Reload { .. } | Request::Move { .. } | Request::Check { .. }));
-        // The run ends after the response with the number of missing packets is sent.
-        let mut delays_end = None;
+        // Delays the end of the run until the response with the number of missing packets is sent.
+        let mut end_delay = None;
         let response = match request {
             Err(error) => Response::Error(not_a_request(&line, &error)),
             Ok(Request::Hello { protocol }) => {
@@ -287,7 +287,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             Ok(Request::Drops { count, for_ns, filter }) => {
                 match (service.drops)(&*service.instance, filter.as_deref()) {
                     Ok(drops) => {
-                        delays_end = Some(service.ending.delay());
+                        end_delay = Some(service.ending.delay());
                         let most = (count.unwrap_or(u64::MAX), for_ns.map(Duration::from_nanos));
                         watch(most, &drops, &mut lines, &mut writer)?
                     }
@@ -306,7 +306,7 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
         };
         let response = if is_reload { response } else { without_secrets(response, service) };
         send(&mut writer, &response)?;
-        drop(delays_end);
+        drop(end_delay);
     }
     Ok(())
 }

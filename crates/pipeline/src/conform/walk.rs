@@ -240,8 +240,8 @@ impl<'r> Walk<'r> {
                 }
             }
             (None, NodeKind::Text(text)) if of("integer") => {
-                let within = Some(within(rule)).filter(|range| !range.is_empty());
-                let within = within.map(|range| format!(",{range}")).unwrap_or_default();
+                let range = within(rule);
+                let within = if range.is_empty() { range } else { format!(",{range}") };
                 if text.parse::<i128>().is_ok() {
                     format!("{value} is text: write the number without quotes{within}")
                 } else {
