@@ -307,13 +307,19 @@ pub(super) mod tests {
     /// A thread that lost its core while it read the counters reported 6.4 packets per call for batches of 8.
     #[test]
     fn samples_with_another_mean_batch_count_only_where_there_are_no_others() {
-        let sample = |packets: f64| Sample { size: 8, packets, call: 60.0, calls: 0.125, whole: 100.0, away: 0.5 };
-        let packets = |samples: &[f64]| {
-            let samples = vec![samples.iter().map(|packets| sample(*packets)).collect()];
-            Measured { samples, ..Measured::default() }.sizes().map(|sizes| sizes[0].packets)
+        let sample = |packets: f64, away: f64| {
+            // A wrong number of packets is in all figures.
+            Sample { size: 8, packets, call: 60.0, calls: 1.0 / packets, whole: 10.0 * packets, away }
         };
-        assert_eq!(packets(&[6.4, 8.0, 6.4, 8.05, 9.0, 6.4]), Some(8.0));
-        assert_eq!(packets(&[6.4, 6.5]), Some(6.4));
+        let of = |samples: &[(f64, f64)]| {
+            let samples = vec![samples.iter().map(|(packets, away)| sample(*packets, *away)).collect()];
+            Measured { samples, ..Measured::default() }.sizes().map(|sizes| sizes[0])
+        };
+        let busy = [6.4, 8.0, 6.4, 8.05, 9.0, 6.4].map(|packets| (packets, 0.5));
+        assert_eq!(of(&busy).map(|size| (size.packets, size.whole)), Some((8.0, 80.0)));
+        // Undisturbed samples of another size do not replace a disturbed sample of the size.
+        assert_eq!(of(&[&[(8.0, 0.5)][..], &[(6.4, 0.0); ENOUGH]].concat()), Some(sample(8.0, 0.5)));
+        assert_eq!(of(&[(6.4, 0.5), (6.5, 0.5)]).map(|size| size.packets), Some(6.4));
     }
 
     #[test]

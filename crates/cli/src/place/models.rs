@@ -12,6 +12,7 @@ use forebay_placement::chains::{ChainFunction, Chains};
 use forebay_placement::pipeline::unplaced;
 use forebay_placement::problem::MissingModel;
 use forebay_placement::{Registry, RegistryError};
+use forebay_protocol::event::on_one_line;
 
 use forebay_placement::format::rate;
 
@@ -100,6 +101,7 @@ pub(super) fn missing(file: &str, missing: &[MissingModel], registry: &Registry,
     };
     let line = |model: &MissingModel| format!("{file}: {model}{}", known(model).unwrap_or_default());
     let lines: Vec<_> = missing.iter().map(line).collect();
-    let models = listed(registry.functions.keys().map(String::as_str));
+    let names: Vec<_> = registry.functions.keys().map(|name| on_one_line(name)).collect();
+    let models = listed(names.iter().map(String::as_str));
     anyhow!("{}\n  {MODEL_HINT} (models exist for {models})", lines.join("\n"))
 }

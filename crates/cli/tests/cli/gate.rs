@@ -158,7 +158,11 @@ fn a_baseline_of_another_processor_or_build_is_refused() {
         std::fs::write(&pipeline.baseline, text.replace(old, new)).expect("a writable folder");
         let done = forebay(&["gate", "--baseline", &pipeline.baseline]);
         assert_eq!(done.code, Some(2), "{}", done.out);
-        assert!(done.err.contains("cannot be compared") && done.err.contains("--against"), "{}", done.err);
+        assert!(
+            done.err.contains("of this program cannot be compared") && done.err.contains("--against"),
+            "{}",
+            done.err
+        );
     }
 }
 

@@ -329,7 +329,7 @@ fn a_short_run_of_placement_has_complete_results() {
         assert!(done.code == Some(2) && done.err.contains(expected), "{more:?}: {}", done.err);
     };
     refused(&["--only", "gains"], "'gain'");
-    refused(&["--seed", "x"], "'x' for '--seed <N>'");
+    refused(&["--seed", "x"], "'x' for '--seed <N>': allowed are whole numbers from 0 to");
 }
 
 #[test]

@@ -308,6 +308,16 @@ fn functions_without_models_are_named_with_a_remedy() {
         let done = forebay(&["place", EXAMPLE, "--topology", "2x4", "--models", &models]);
         assert!(done.code == Some(2) && done.err.contains(message), "{find}: {}", done.err);
     }
+    // Regression: a line feed in a model's name began another line, which looked like another error.
+    let models = file.beside("models.json");
+    std::fs::write(&models, text.replacen("\"ip_validate\": {", "\"x\\nerror: y\": {", 1)).expect("a file");
+    let stated = File::new("chains: [{ name: a, functions: [ttl] }]\nmodels: { ttl: \"z\\nerror: y\" }\n");
+    for chains in [file.path(), stated.path()] {
+        let done = forebay(&["place", chains, "--topology", "1x4", "--models", &models]);
+        assert!(done.code == Some(2) && done.err.contains("x\\u000aerror: y"), "{}", done.err);
+        assert!(!done.err.contains("\nerror: y"), "{}", done.err);
+        assert_eq!(done.err.contains("there is no model 'z\\u000aerror: y'"), chains == stated.path(), "{}", done.err);
+    }
 }
 
 #[test]

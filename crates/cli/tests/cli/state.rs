@@ -141,3 +141,16 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     run(&slow, &["--prefer", "file"]).success();
     assert_eq!(std::fs::read(&old).expect("it was stored"), b"{");
 }
+
+/// Regression: the error did not name the file.
+#[test]
+fn a_reload_that_cannot_be_saved_names_the_state_file_and_changes_nothing() {
+    let running = Running::start();
+    let state = running.path("state");
+    std::fs::remove_file(&state).expect("it exists");
+    std::fs::create_dir(&state).expect("a writable folder");
+    let done = running.request(&["reload", "--set", "name=other"]);
+    let expected = format!("cannot save the configuration for the next start: {}: it is a", state.display());
+    assert!(done.code == Some(2) && done.err.contains(&expected), "{}", done.err);
+    assert_eq!(running.name(), "pipeline");
+}

@@ -232,8 +232,8 @@ fn negative_numbers_are_refused_with_their_flag() {
     }
     assert_error(&["replay", file.path(), "--guard", "-0.1"], &["'-0.1' for '--guard <PART>'", "0 to less than 1"]);
     assert_error(&["replay", file.path(), "--periods", "-1"], &["'-1' for '--periods <N>'", "whole numbers from 0 to"]);
-    for option in ["--moves", "--seed"] {
-        assert_error(&["place", file.path(), "--apply", option, "x"], &["'x' for '--", "whole numbers from 0 to"]);
+    for (option, named) in [("--moves", "'x' for '--moves <M>'"), ("--seed", "'x' for '--seed <N>'")] {
+        assert_error(&["place", file.path(), "--apply", option, "x"], &[named, "whole numbers from 0 to"]);
     }
     assert_error(&["drops", "--count", "0"], &["'0' for '--count <N>': allowed are 1 to"]);
     assert_error(&["profile", "--batch", "-1"], &["'-1' for '--batch <N>'", "allowed are 4 to 256"]);

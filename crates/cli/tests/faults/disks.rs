@@ -251,7 +251,7 @@ fn a_full_disk_of_the_state_refuses_starts_and_reloads_and_keeps_the_state() {
     std::fs::write(folder.path("pipeline.yaml"), &large).expect("a writable folder");
     let result = running.request(&["reload"]);
     assert_eq!(result.code, Some(2), "{}", result.out);
-    assert!(result.err.contains("No space left on device"), "{}", result.err);
+    assert!(result.err.contains(&format!("{state}: No space left on device")), "{}", result.err);
     assert_eq!(std::fs::read(&seen).expect("it exists"), stored, "the accepted configuration is complete");
     let files = std::fs::read_dir(seen.parent().expect("a folder")).expect("it exists").count();
     assert_eq!(files, 2, "the file and its lock");

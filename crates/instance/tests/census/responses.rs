@@ -1,5 +1,7 @@
 //! Reads the census of an instance on a busy machine.
 
+use std::io::Write;
+
 use forebay_instance::Instance;
 use forebay_protocol::Census;
 
@@ -22,6 +24,7 @@ impl Responses {
                 return census;
             }
             self.late += 1;
+            let _ = writeln!(std::io::stderr(), "a late response: {} of {}", self.late, self.most);
             assert!(self.late <= self.most, "every worker responds in time");
         }
     }
