@@ -387,4 +387,39 @@ mod tests {
         assert_eq!(error_after("{\"hello\":{\"protocol\":2,\"forebay\":\"9"), "SOCKET: the pipeline has ended");
         assert_eq!(error_after("{\"error\":\"too busy\"}"), "SOCKET: the pipeline has ended");
     }
+
+    /// The instance responds to `hello`, reads the request, and ends.
+    #[test]
+    fn a_change_that_is_not_answered_is_of_unknown_result() {
+        const HELLO: &str = "{\"hello\":{\"protocol\":2,\"forebay\":\"9.0\",\"pipeline\":\"gw\",\"instance\":null,\
+                             \"pid\":1,\"started\":\"\",\"workers\":1,\"capabilities\":[]}}\n";
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let error = |lines: usize, ask: &dyn Fn(&mut Client) -> Result<Response, ClientError>| {
+            let mut client = Client::connect(&path).expect("a listener");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (mut stream, _) = listener.accept().expect("a client connects");
+                    let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+                    reader.read_line(&mut String::new()).expect("UTF-8");
+                    stream.write_all(HELLO.as_bytes()).expect("the client reads");
+                    for _ in 0..lines {
+                        reader.read_line(&mut String::new()).expect("UTF-8");
+                    }
+                });
+                ask(&mut client).expect_err("no response").to_string()
+            })
+        };
+        let change = Request::Change { module: "m".to_owned(), table: None };
+        let reload = Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false };
+        let unknown = "before it responded: it is unknown whether it made the change";
+        let reloaded = error(1, &|client| client.request(&reload));
+        assert!(reloaded.ends_with(unknown), "{reloaded}");
+        // The request, and the empty line that ends the changes.
+        let changed = error(2, &|client| client.change(&change, &mut io::empty()));
+        assert!(changed.ends_with(unknown), "{changed}");
+        let shown = error(1, &|client| client.request(&Request::Graph {}));
+        assert!(shown.ends_with("the pipeline has ended"), "{shown}");
+    }
 }

@@ -69,6 +69,7 @@ fn numbers_with_a_missing_or_wrong_unit_get_a_suggestion() {
     assert_error(&rate("10Gbit/s"), "(did you mean 10Gbps?)");
     // Regression: the suggestion was the value itself, and the error for a large rate did not have the maximum.
     assert_error(&rate("0pps"), "'0pps' is not a rate above 0: write a number and a unit");
+    assert_error(&pipeline("{ generator: { tunnel: { gre: {} } } }", "{ ttl: }", ""), "allowed are gtpu, vxlan");
     assert_error(&rate("9999999Gpps"), "'9999999Gpps' is too large for a packet rate: the largest is 9000000Gpps");
     let hold = |hold: &str| {
         pipeline("{ generator: }", "{ ttl: }", &format!("buffers: {{ m: {{ trigger: 4, hold: {hold} }} }}\n"))

@@ -133,6 +133,12 @@ fn a_start_reports_the_pipeline_of_the_state_and_does_not_hang() {
     let expected = format!("error: {state} ({slow}:6 as it was accepted): ");
     let hint = format!("to start from {slow}, use --prefer file: {state} is kept as {state}.old\n");
     assert!(done.code == Some(2) && done.err.contains(&expected) && done.err.ends_with(&hint), "{}", done.err);
+    // Each error has its own line.
+    std::fs::write(&state, text.replace("counter", "cuonter")).expect("a writable folder");
+    let done = run(&slow, &[]);
+    let begin = format!("error: {state} ({slow}:");
+    let faults: Vec<_> = done.err.lines().filter(|line| line.contains("cuonter")).collect();
+    assert!(faults.len() == 2 && faults.iter().all(|line| line.starts_with(&begin)), "{}", done.err);
     // For a file that is not a state, the error names the option that replaces it.
     std::fs::write(&state, "{").expect("a writable folder");
     let done = run(&slow, &[]);
