@@ -218,6 +218,19 @@ impl Distribution {
         self.counts.iter().skip(first).sum()
     }
 
+    /// Returns the buckets that have values, ascending: the largest value of the bucket, and the number of values in
+    /// it. Values from 2^44 up are in the bucket whose largest value is 2^44 - 1.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(bucket, count)| (upper_bound(bucket), *count))
+    }
+
+    /// Returns the sum of the values, modulo 2^64.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// Adds a value `n` times.
     #[inline]
     pub fn add(&mut self, sample: Sample, n: u64) {
@@ -348,6 +361,24 @@ mod tests {
             let truth = values[rank - 1];
             let reported = histogram.read().quantile(quantile).expect("there are samples");
             prop_assert!(reported >= truth && reported <= truth + truth / 16, "{} reported as {}", truth, reported);
+        }
+
+        #[test]
+        fn buckets_have_each_value_once_below_their_bound(
+            values in proptest::collection::vec(0u64..1 << 40, 0..100),
+        ) {
+            let histogram = Histogram::new();
+            values.iter().for_each(|&value| histogram.record(value, 1));
+            let read = histogram.read();
+            let buckets: Vec<_> = read.buckets().collect();
+            prop_assert!(buckets.is_sorted_by(|(before, _), (bound, _)| before < bound));
+            let mut below = 0;
+            for (bound, count) in &buckets {
+                below += count;
+                prop_assert!(*count > 0);
+                prop_assert_eq!(values.iter().filter(|value| **value <= *bound).count() as u64, below);
+            }
+            prop_assert_eq!((below, read.sum()), (values.len() as u64, values.iter().sum::<u64>()));
         }
 
         #[test]
