@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,9 +137,11 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Returns the folders of all users if this process belongs to the administrator (user ID 0), otherwise the user's own
-/// folder.
-fn folders() -> Vec<PathBuf> {
+/// Returns the folders in which pipelines listen if they are started without `--socket`: the folders of all users if
+/// this process belongs to the administrator (user ID 0), otherwise the user's own folder. A folder may not exist. A
+/// new user has a new folder, so a program that runs for long calls this function each time it lists sockets.
+#[must_use]
+pub fn default_folders() -> Vec<PathBuf> {
     let mut all = vec![folder()];
     if own_user() == 0 {
         let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -279,13 +281,39 @@ pub fn check_socket_path(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, wrong))
 }
 
+/// Returns whether sockets in the folder may be trusted: it belongs to this user, or this process belongs to the
+/// administrator.
+fn is_trusted(folder: &Path) -> bool {
+    fs::symlink_metadata(folder)
+        .is_ok_and(|metadata| metadata.is_dir() && (metadata.uid() == own_user() || own_user() == 0))
+}
+
+/// Lists the sockets in these folders and in their subfolders `named`, each once, by name. It does not connect to them,
+/// so a socket may have no listener. A program that must notice new pipelines soon, such as the server, lists the
+/// sockets every second, and connects only to those that it does not know yet. So a pipeline accepts one connection of
+/// this program, and not one every second.
+///
+/// A [default folder](default_folders) that belongs to another user is skipped, except if this process belongs to the
+/// administrator. Another user could respond in place of a pipeline. Other folders are listed for any owner, because
+/// the caller has named them. A folder that does not exist has no sockets.
+#[must_use]
+pub fn sockets_in(folders: &[PathBuf]) -> Vec<Located> {
+    let defaults = default_folders();
+    let is_listed = |folder: &&PathBuf| !defaults.contains(folder) || is_trusted(folder);
+    let is_socket =
+        |located: &Located| fs::metadata(&located.path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let all = folders.iter().filter(is_listed).flat_map(|folder| sockets(folder));
+    let mut all: Vec<_> = all.filter(is_socket).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// Lists the sockets of a folder with and without a listener. Skips a folder of another user, except if this process
 /// belongs to the administrator. Skips sockets that cannot be connected to for a reason other than a missing listener.
 fn look(folder: &Path) -> Listing {
     let mut listing = Listing::default();
-    let is_trusted = fs::symlink_metadata(folder)
-        .is_ok_and(|metadata| metadata.is_dir() && (metadata.uid() == own_user() || own_user() == 0));
-    if !is_trusted {
+    if !is_trusted(folder) {
         return listing;
     }
     for socket in sockets(folder) {
@@ -303,7 +331,7 @@ fn look(folder: &Path) -> Listing {
 #[must_use]
 pub fn running() -> Listing {
     let mut all = Listing::default();
-    for listing in folders().iter().map(|folder| look(folder)) {
+    for listing in default_folders().iter().map(|folder| look(folder)) {
         all.alive.extend(listing.alive);
         all.dead.extend(listing.dead);
     }
@@ -388,6 +416,24 @@ mod tests {
         }
         .to_string();
         assert_eq!(text, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
+    }
+
+    #[test]
+    fn sockets_are_listed_without_a_connection() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let named = folder.path().join("named");
+        fs::create_dir(&named).expect("a writable folder");
+        let bind = |path: PathBuf| (UnixListener::bind(&path).expect("a socket"), path);
+        let (edge, first) = bind(named.join("edge.sock"));
+        let (killed, second) = bind(folder.path().join("gw-8.sock"));
+        drop(killed);
+        fs::write(folder.path().join("file-9.sock"), "").expect("a writable folder");
+        let folders = [folder.path().to_owned(), folder.path().join("missing"), folder.path().to_owned()];
+        let located = |name: &str, pid, path: &PathBuf| Located { name: name.to_owned(), pid, path: path.clone() };
+        assert_eq!(sockets_in(&folders), [located("edge", None, &first), located("gw", Some(8), &second)]);
+        assert!(sockets_in(&[]).is_empty());
+        edge.set_nonblocking(true).expect("a socket");
+        assert_eq!(edge.accept().expect_err("no connection").kind(), io::ErrorKind::WouldBlock);
     }
 
     /// Regression: if the socket of a stopped process had no room, every command that looks for runs waited for it.
