@@ -150,8 +150,21 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connect`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream =
+            connect::connect(path, CONNECT).map_err(|error| ClientError::Connect { path: path.to_owned(), error })?;
+        Self::over(stream, path)
+    }
+
+    /// Makes a client of a stream that is already connected, for example by another process with more rights. No
+    /// request may have been sent on it before. The first request begins with the exchange of versions. `path` is used
+    /// only in errors.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`] if the system refuses a second handle or the time limit.
+    pub fn over(stream: UnixStream, path: &Path) -> Result<Self, ClientError> {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
-        let stream = connect::connect(path, CONNECT).map_err(failed)?;
+        // The time limits need a stream that blocks.
+        stream.set_nonblocking(false).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 16, stream.try_clone().map_err(failed)?);
         let reader = BufReader::with_capacity(1 << 16, stream);
         Self { reader, writer, path: path.to_owned(), patience: PATIENCE, is_stream: false, hello: None }
@@ -335,6 +348,10 @@ mod tests {
 
     use super::*;
 
+    /// The response of an instance to `hello`.
+    const HELLO: &str = "{\"hello\":{\"protocol\":2,\"forebay\":\"9.0\",\"pipeline\":\"gw\",\"instance\":null,\
+                         \"pid\":1,\"started\":\"\",\"workers\":1,\"capabilities\":[]}}\n";
+
     /// Returns the error of the first request to an instance that sends `line` in response to `hello`. The path of the
     /// socket in it is `SOCKET`.
     fn error_after(line: &'static str) -> String {
@@ -381,6 +398,23 @@ mod tests {
         assert_eq!(error_after("{\"error\":\"too busy\"}\n"), "too busy");
     }
 
+    #[test]
+    fn a_client_of_an_open_stream_waits_for_responses_and_names_the_path_in_errors() {
+        let (own, instance) = UnixStream::pair().expect("two sockets");
+        own.set_nonblocking(true).expect("a socket");
+        let mut client = Client::over(own, Path::new("/run/s")).expect("a socket");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                BufReader::new(&instance).read_line(&mut String::new()).expect("UTF-8");
+                (&instance).write_all(HELLO.as_bytes()).expect("the client reads");
+            });
+            assert_eq!(client.hello().expect("a response").pipeline, "gw");
+        });
+        drop(instance);
+        let error = client.request(&Request::Graph {}).expect_err("it has ended").to_string();
+        assert_eq!(error, "/run/s: the pipeline has ended");
+    }
+
     /// Regression test: the error was that this version does not understand the response.
     #[test]
     fn a_response_that_is_cut_off_is_the_end_of_the_pipeline() {
@@ -391,8 +425,6 @@ mod tests {
     /// The instance responds to `hello`, reads the request, and ends.
     #[test]
     fn a_change_that_is_not_answered_is_of_unknown_result() {
-        const HELLO: &str = "{\"hello\":{\"protocol\":2,\"forebay\":\"9.0\",\"pipeline\":\"gw\",\"instance\":null,\
-                             \"pid\":1,\"started\":\"\",\"workers\":1,\"capabilities\":[]}}\n";
         let folder = tempfile::tempdir().expect("a writable folder for temporary files");
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path).expect("a socket");
