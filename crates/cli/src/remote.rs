@@ -77,7 +77,7 @@ pub(crate) fn strange() -> anyhow::Error {
 /// respond). `rules` names the modules whose counters per rule are needed; `*` stands for all modules.
 fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option<Census>)> {
     let rules = rules.iter().map(|name| (*name).to_owned()).collect();
-    match client.request(&Request::Report { recent: false, rules })? {
+    match client.request(&Request::Report { recent: false, rules, histograms: false })? {
         Response::Report { whole, census, .. } => Ok((*whole, census)),
         _ => Err(strange()),
     }
@@ -85,7 +85,7 @@ fn report(client: &mut Client, rules: &[&str]) -> anyhow::Result<(Report, Option
 
 /// Requests the report of the time since the last request of this kind, and the report of the whole run.
 fn reports(client: &mut Client) -> anyhow::Result<(Report, Report)> {
-    match client.request(&Request::Report { recent: true, rules: Vec::new() })? {
+    match client.request(&Request::Report { recent: true, rules: Vec::new(), histograms: false })? {
         Response::Report { recent: Some(recent), whole, .. } => Ok((*recent, *whole)),
         _ => Err(strange()),
     }

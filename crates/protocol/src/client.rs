@@ -444,7 +444,8 @@ mod tests {
             })
         };
         let change = Request::Change { module: "m".to_owned(), table: None };
-        let reload = Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false };
+        let reload =
+            Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false, if_version: None };
         let unknown = "before it responded: it is unknown whether it made the change";
         let reloaded = error(1, &|client| client.request(&reload));
         assert!(reloaded.ends_with(unknown), "{reloaded}");

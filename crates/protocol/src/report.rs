@@ -3,7 +3,9 @@
 //! A report covers a span between two readings of the counters: the whole run, or its last second.
 
 mod control;
+mod delay_counts;
 mod lost;
+mod rounding;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use control::{ChangeReport, ControlReport, MoveReason, MoveReport, ShortCauseReport, ShortReport, UnkeptReport};
+pub use delay_counts::DelayCounts;
 pub use lost::LostLines;
 
 use crate::census::Census;
@@ -76,58 +79,6 @@ pub struct Report {
     /// The controller, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlReport>,
-}
-
-impl Report {
-    /// Rounds rates, means, times and shares to six significant digits. Further digits are noise, and take a quarter of
-    /// the space of a report. Counts and objectives stay exact.
-    pub fn round(&mut self) {
-        for module in &mut self.modules {
-            module.rate_pps = rounded(module.rate_pps);
-            let ModuleReport { batch_mean, ingress_mean, ticks_per_packet, ticks_per_batch, share, metered, .. } =
-                module;
-            for figure in [batch_mean, ingress_mean, ticks_per_packet, ticks_per_batch, share] {
-                round_some(figure);
-            }
-            metered.iter_mut().for_each(Spent::round);
-        }
-        for flow in self.flows.iter_mut().chain(&mut self.removed_flows) {
-            flow.rate_pps = rounded(flow.rate_pps);
-            let Delay { mean, p50, p95, p99, p999, max, .. } = &mut flow.delay_us;
-            for figure in [mean, p50, p95, p99, p999, max, &mut flow.at_percentile_us, &mut flow.rate_bps] {
-                round_some(figure);
-            }
-        }
-        for worker in &mut self.workers {
-            for figure in [&mut worker.busy, &mut worker.timing_share] {
-                *figure = rounded(*figure);
-            }
-            round_some(&mut worker.residue_ticks_per_turn);
-            worker.metered.iter_mut().chain(&mut worker.metered_residue).for_each(Spent::round);
-            worker.handover.round();
-            worker.machine_stalls.share = rounded(worker.machine_stalls.share);
-            worker.machine_stalls.busy_share = rounded(worker.machine_stalls.busy_share);
-            round_some(&mut worker.machine_time.steal);
-            round_some(&mut worker.machine_time.wait);
-        }
-        for port in &mut self.ports {
-            port.receiving.round();
-            port.sending.round();
-        }
-    }
-}
-
-/// Rounds to six significant digits. Zero, infinite values and NaN stay as they are.
-fn rounded(figure: f64) -> f64 {
-    if figure == 0.0 || !figure.is_finite() {
-        return figure;
-    }
-    // The shortest decimal number that is nearest: no digits of a binary fraction remain.
-    format!("{figure:.5e}").parse().unwrap_or(figure)
-}
-
-fn round_some(figure: &mut Option<f64>) {
-    *figure = figure.map(rounded);
 }
 
 /// Where every packet is: `in + created = out + dropped + consumed + queued + held + in_flight` over a whole run.
@@ -263,6 +214,9 @@ pub struct FlowReport {
     pub rate_pps: f64,
     /// The delay from arrival to departure, in microseconds.
     pub delay_us: Delay,
+    /// The distribution of these delays. It is included only if it was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_counts: Option<DelayCounts>,
     /// The delay objective.
     pub slo_us: Option<f64>,
     /// The delay that must keep the objective: a percentile, or the mean.
@@ -332,20 +286,7 @@ pub struct Spent {
     pub cycles: f64,
 }
 
-impl Timing {
-    fn round(&mut self) {
-        for figure in [&mut self.ticks_per_packet, &mut self.ticks_per_batch, &mut self.batch_mean] {
-            round_some(figure);
-        }
-        self.metered.iter_mut().for_each(Spent::round);
-    }
-}
-
 impl Spent {
-    fn round(&mut self) {
-        (self.instructions, self.cycles) = (rounded(self.instructions), rounded(self.cycles));
-    }
-
     /// Returns the instructions per core cycle.
     #[must_use]
     pub fn ipc(&self) -> Option<f64> {
@@ -473,25 +414,4 @@ pub struct PortReport {
     pub receiving: Timing,
     /// The cost of sending packets through it, including the accounting of their flows.
     pub sending: Timing,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_are_rounded_to_six_digits() {
-        for (figure, expected) in [
-            (15_474.653_004_176_678, 15_474.7),
-            (1.167_761_329_412_712_7, 1.167_76),
-            (2.445_412_916_704e-5, 2.445_41e-5),
-            (1e9 + 0.5, 1e9),
-            (0.0, 0.0),
-            (-3.0, -3.0),
-        ] {
-            assert!((rounded(figure) - expected).abs() <= f64::EPSILON * expected.abs(), "{figure}");
-        }
-        assert!(rounded(f64::NAN).is_nan() && rounded(f64::INFINITY).is_infinite());
-        assert_eq!(serde_json::to_string(&rounded(15_474.653_004_176_678)).expect("a number"), "15474.7");
-    }
 }

@@ -26,6 +26,9 @@ pub enum Request {
         /// The modules whose counters per rule or table entry are wanted; `*` stands for all modules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<String>,
+        /// Whether the flows in the response have the distributions of their delays.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        histograms: bool,
     },
     /// Watches the counters. The first response is a full report, as for `report`, and so is the first response after
     /// each change of the configuration. Each other response has only the changes of the interval. Responses follow
@@ -65,6 +68,10 @@ pub enum Request {
         /// Whether earlier settings are removed.
         #[serde(default)]
         forget: bool,
+        /// The version of the configuration that this one replaces, as in the response to `config`. If another version
+        /// is in force, because another client has changed the configuration, the reload is refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        if_version: Option<String>,
     },
     /// Moves modules of the configuration in force to other workers.
     Move {
@@ -156,5 +163,44 @@ impl Request {
     #[must_use]
     pub fn is_change(&self) -> bool {
         matches!(self, Self::Reload { .. } | Self::Move { .. } | Self::Change { .. } | Self::Act { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Request {
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn written(request: &Request) -> String {
+        serde_json::to_string(request).expect("JSON")
+    }
+
+    /// An instance refuses unknown fields. So a client must not send a field that it does not use, because an older
+    /// instance does not know the field.
+    #[test]
+    fn fields_that_are_not_used_are_not_sent() {
+        let plain = Request::Report { recent: false, rules: Vec::new(), histograms: false };
+        assert_eq!(written(&plain), "{\"do\":\"report\"}");
+        assert_eq!(read("{\"do\":\"report\"}"), plain);
+        let with_histograms = Request::Report { recent: false, rules: Vec::new(), histograms: true };
+        assert_eq!(written(&with_histograms), "{\"do\":\"report\",\"histograms\":true}");
+        assert_eq!(read(&written(&with_histograms)), with_histograms);
+        let reload = |if_version: Option<&str>| Request::Reload {
+            file: None,
+            text: Some("batch: 8".to_owned()),
+            config_paths: None,
+            set: None,
+            forget: false,
+            if_version: if_version.map(str::to_owned),
+        };
+        assert!(!written(&reload(None)).contains("if_version"), "{}", written(&reload(None)));
+        for request in [reload(None), reload(Some("0123456789ab"))] {
+            assert_eq!(read(&written(&request)), request);
+        }
+        assert_eq!(read("{\"do\":\"reload\",\"text\":\"batch: 8\"}"), reload(None));
+        assert_eq!(read("{\"do\":\"reload\",\"text\":\"batch: 8\",\"if_version\":null}"), reload(None));
     }
 }

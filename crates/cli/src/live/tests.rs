@@ -57,6 +57,7 @@ pub(crate) fn report(modules: usize) -> Report {
             packets: 9,
             rate_pps: 4.5,
             delay_us,
+            delay_counts: None,
             slo_us: Some(25.0),
             percentile: Some(forebay_units::Percentile::Of(99.0)),
             at_percentile_us: Some(30.0),

@@ -53,7 +53,7 @@ impl Found {
 
     /// Sets the rates to those since the previous call.
     fn read(&mut self) {
-        let request = Request::Report { recent: true, rules: Vec::new() };
+        let request = Request::Report { recent: true, rules: Vec::new(), histograms: false };
         if let Some(Response::Report { recent: Some(recent), .. }) = self.request(&request) {
             let per_second = |count: u64| count as f64 / recent.duration_s;
             let is_known = recent.duration_s > 0.0;

@@ -19,7 +19,8 @@ pub(crate) fn reload(arguments: &args::Reload) -> anyhow::Result<()> {
     };
     let file = arguments.pipeline.as_ref().map(named).transpose()?;
     let set = (!arguments.set.is_empty()).then(|| arguments.set.clone());
-    let request = Request::Reload { file, set, forget: arguments.forget, text: None, config_paths: None };
+    let request =
+        Request::Reload { file, set, forget: arguments.forget, text: None, config_paths: None, if_version: None };
     let response = client.request(&request)?;
     let Response::Reloaded(reloaded) = &response else { return Err(strange()) };
     if arguments.json {

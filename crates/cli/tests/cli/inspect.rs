@@ -1,8 +1,10 @@
-//! Commands that inspect a running pipeline: `show config`, `show control`, `drops`.
+//! Commands and requests that inspect a running pipeline: `show config`, `show control`, `drops`, `report`.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use forebay_protocol::report::FlowReport;
+use forebay_protocol::{Client, Request, Response};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -81,6 +83,45 @@ fn control_is_shown_by_flow_and_by_trigger() {
     let printed = running.request(&["show", "control"]).success();
     assert!(printed.contains("`forebay reload --set control.batching=optimal`"), "{printed}");
     assert_eq!(json(&running.request(&["show", "control", "--json"]))["control"], Value::Null);
+}
+
+/// Returns the first flow of the report since the last request of this kind, and of the report of the whole run.
+fn reported(client: &mut Client, histograms: bool) -> [FlowReport; 2] {
+    match client.request(&Request::Report { recent: true, rules: Vec::new(), histograms }) {
+        Ok(Response::Report { recent: Some(recent), whole, .. }) => {
+            [*recent, *whole].map(|mut report| report.flows.remove(0))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn distributions_of_delays_are_reported_on_request_only() {
+    let running = Running::of(&format!("{PIPELINE}flows: [{{ name: video, path: 'route[1] -> b', slo: 1s }}]\n"));
+    let mut client = Client::connect(&running.path("s")).expect("it listens");
+    // The pipeline needs some time until its first packet leaves.
+    while reported(&mut client, false)[1].packets == 0 {}
+    for flow in reported(&mut client, true) {
+        let counts = flow.delay_counts.as_ref().expect("it was requested");
+        assert_eq!((counts.samples(), flow.packets), (flow.delay_us.samples, flow.delay_us.samples));
+        assert!(counts.buckets.iter().all(|(_, count)| *count > 0), "{counts:?}");
+        assert!(counts.buckets.is_sorted_by(|(before, _), (bound, _)| before < bound), "{counts:?}");
+        if let Some(mean) = flow.delay_us.mean {
+            // The report rounds the mean to six digits.
+            let exact = counts.sum_us / counts.samples() as f64;
+            assert!((exact - mean).abs() <= 1e-5 * mean, "{flow:?}");
+        }
+    }
+    let [recent, whole] = reported(&mut client, false);
+    assert!(whole.packets > 0 && recent.delay_counts.is_none() && whole.delay_counts.is_none(), "{whole:?}");
+    match client.stream(&Request::Watch { interval_ms: 100 }) {
+        Ok(Response::Report { whole, .. }) => assert!(whole.flows[0].delay_counts.is_none(), "{whole:?}"),
+        other => panic!("{other:?}"),
+    }
+    drop(client);
+    let last = running.end();
+    assert!(last["flows"][0]["packets"].as_u64() > Some(0), "{last}");
+    assert!(last["flows"][0].get("delay_counts").is_none(), "{last}");
 }
 
 #[test]

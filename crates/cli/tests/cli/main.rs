@@ -43,6 +43,7 @@ mod temporary;
 mod terminal;
 mod topology;
 mod upf;
+mod versions;
 mod watch;
 mod workers;
 mod wrong;

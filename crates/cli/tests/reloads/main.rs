@@ -181,6 +181,7 @@ impl RunningPipeline {
             config_paths: None,
             set: None,
             forget: false,
+            if_version: None,
         }) {
             Ok(Response::Reloaded(reloaded)) => reloaded,
             other => panic!("{other:?}"),

@@ -116,8 +116,14 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
     let mut responses = Responses::with_late(10 + seconds / 60);
     for second in 1..=seconds {
         std::fs::write(&file, configuration(second, workers)).expect("a writable folder");
-        match client.request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
-        {
+        match client.request(&Request::Reload {
+            file: None,
+            text: None,
+            config_paths: None,
+            set: None,
+            forget: false,
+            if_version: None,
+        }) {
             Ok(Response::Reloaded(reloaded)) => {
                 assert_eq!((reloaded.missing, reloaded.dropped), (0, 0), "second {second}: {reloaded:?}");
                 pauses.push(reloaded.pause_us);
@@ -134,7 +140,14 @@ fn under_constant_change_no_packet_is_lost_and_sessions_stay_in_order() {
         std::fs::write(&file, "ports: {").expect("a writable folder");
         assert!(
             client
-                .request(&Request::Reload { file: None, text: None, config_paths: None, set: None, forget: false })
+                .request(&Request::Reload {
+                    file: None,
+                    text: None,
+                    config_paths: None,
+                    set: None,
+                    forget: false,
+                    if_version: None,
+                })
                 .is_err()
         );
         let lines: String = (0..CHANGES)

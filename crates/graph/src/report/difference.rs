@@ -84,7 +84,7 @@ fn remove_meters(report: &mut Report) {
 }
 
 /// Pairs each item of `later` with its earlier state, or with the default if there was none.
-fn pairs<'r, T: Clone + Default, K: Eq + std::hash::Hash>(
+pub(super) fn pairs<'r, T: Clone + Default, K: Eq + std::hash::Hash>(
     earlier: &'r [T],
     later: &'r [T],
     key: impl Fn(&'r T) -> K,

@@ -1,10 +1,11 @@
 //! Computes the report of a flow from its counters.
 
 use forebay_measure::Distribution;
-use forebay_protocol::report::FlowReport;
+use forebay_protocol::report::{DelayCounts, FlowReport, Report};
 use forebay_units::{Frequency, Nanos, Percentile, Rate};
 
-use super::difference::delay;
+use super::difference::{delay, pairs};
+use super::reading::Reading;
 
 /// A rate keeps its objective if it is below the objective by at most this fraction of the objective.
 const NEAR: f64 = 0.01;
@@ -56,6 +57,7 @@ impl FlowFigures<'_> {
             packets,
             rate_pps,
             delay_us: delay(delays, |ticks| frequency.micros(ticks)),
+            delay_counts: None,
             slo_us: self.slo.map(|slo| slo.0 as f64 / 1e3),
             percentile: self.slo.map(|_| percentile),
             at_percentile_us: self.slo.and_then(|_| match percentile.share() {
@@ -71,5 +73,25 @@ impl FlowFigures<'_> {
             rate_kept: self.min_rate.filter(|_| packets + turned_away > 0).map(rate_kept),
             missed_by_machine: false,
         }
+    }
+}
+
+impl Reading {
+    /// Adds the distributions of delays to the flows of `report`, which must be the report of the span since `earlier`.
+    /// Other reports have none, because a distribution takes more space than the rest of a flow's report. Removed flows
+    /// get none.
+    pub fn add_delay_counts_since(&self, earlier: &Self, report: &mut Report) {
+        let flows = pairs(&earlier.flows, &self.flows, |flow| flow.name.as_str());
+        for (flow, (before, now)) in report.flows.iter_mut().zip(flows) {
+            flow.delay_counts = Some(delay_counts(&now.delays.since(&before.delays), self.frequency));
+        }
+    }
+}
+
+/// Returns a distribution of delays in ticks, for a clock of this frequency.
+fn delay_counts(delays: &Distribution, frequency: Frequency) -> DelayCounts {
+    DelayCounts {
+        buckets: delays.buckets().map(|(bound, count)| (frequency.micros(bound as f64), count)).collect(),
+        sum_us: frequency.micros(delays.sum() as f64),
     }
 }

@@ -75,6 +75,7 @@ mod tests {
             packets: 1_000,
             rate_pps: 1_000.0,
             delay_us: Delay::default(),
+            delay_counts: None,
             slo_us: Some(1_000.0),
             percentile: Some(Percentile::Of(95.0)),
             at_percentile_us: None,

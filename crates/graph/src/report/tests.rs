@@ -136,6 +136,35 @@ fn reports_of_a_whole_run_and_its_parts_agree() {
     assert!((first.duration_s + rest.duration_s - whole.duration_s).abs() < 1e-12);
 }
 
+#[test]
+fn a_distribution_of_delays_is_added_on_request_and_has_every_delay() {
+    let mut worker = worker();
+    let telemetry = worker.telemetry();
+    let nothing = Reading::nothing(telemetry.frequency, worker.clock().now());
+    worker.turn();
+    worker.turn();
+    let early = Reading::of(&telemetry, worker.clock().now());
+    while worker.turn() != crate::Next::Never {}
+    worker.shut_down().expect("nothing can fail");
+    let end = Reading::of(&telemetry, worker.clock().now());
+    let mut samples = Vec::new();
+    for (from, to) in [(&nothing, &early), (&early, &end), (&nothing, &end)] {
+        let mut report = to.report_since(from, &origin());
+        assert_eq!(report.flows[0].delay_counts, None);
+        to.add_delay_counts_since(from, &mut report);
+        let flow = &report.flows[0];
+        let counts = flow.delay_counts.as_ref().expect("it was added");
+        assert_eq!(counts.samples(), flow.delay_us.samples);
+        samples.push(counts.samples());
+        if let (Some(max), Some(mean)) = (flow.delay_us.max, flow.delay_us.mean) {
+            let (last, _) = counts.buckets.last().expect("delays");
+            assert!((max..=max * 17.0 / 16.0).contains(last), "{counts:?}");
+            assert!((counts.sum_us - mean * counts.samples() as f64).abs() < 1e-9, "{counts:?}");
+        }
+    }
+    assert_eq!((samples[0] + samples[1], samples[2]), (48, 48));
+}
+
 /// Once, packets that came before a trigger was set counted as coming after it, so a controller took single packets for
 /// whole batches.
 #[test]

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::connections::{Connection, Connections, MOST_CONNECTIONS};
 use super::lines::Lines;
 use super::moving;
-use super::service::{self, Drops, Service, Wanted};
+use super::service::{self, Details, Drops, Service, Wanted};
 use super::tables;
 use super::watch::Watch;
 use crate::events::EventLog;
@@ -233,9 +233,10 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
             }
             Ok(_) if !is_greeted => other_version(None),
             Ok(Request::Config {}) => service::config(service),
-            Ok(Request::Report { recent: is_wanted, rules }) => {
-                let recent = service::recent_report(service, &mut last, &rules);
-                let (whole, census) = service::whole_report(service, &last, &rules);
+            Ok(Request::Report { recent: is_wanted, rules, histograms }) => {
+                let details = Details { rules, histograms };
+                let recent = service::recent_report(service, &mut last, &details);
+                let (whole, census) = service::whole_report(service, &last, &details);
                 let recent = is_wanted.then(|| Box::new(recent));
                 Response::Report { recent, whole: Box::new(whole), census }
             }
@@ -249,8 +250,8 @@ fn talk(connection: &Connection, service: &Service) -> io::Result<()> {
                 Err(error) => Response::Error(error),
             },
             Ok(Request::Check { text, config_paths }) => service::check(service, &text, config_paths),
-            Ok(Request::Reload { file, text, config_paths, set, forget }) => {
-                let wanted = Wanted { file, text, config_paths, sets: set.unwrap_or_default(), forget };
+            Ok(Request::Reload { file, text, config_paths, set, forget, if_version }) => {
+                let wanted = Wanted { file, text, config_paths, sets: set.unwrap_or_default(), forget, if_version };
                 service::reload(service, wanted)
             }
             Ok(Request::Move { modules, most, lose_sessions }) => {
@@ -443,7 +444,7 @@ mod tests {
             |line: &str| not_a_request(line.as_bytes(), &read_request(line.as_bytes()).expect_err("no request"));
         for (line, rest) in [
             ("{\"do\":\"Kq7wZr5tXy3u\"}", &*requests),
-            ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": `report` has the fields `recent`, `rules` ("),
+            ("{\"do\":\"report\",\"Kq7wZr5tXy3u\":1}", ": `report` has the fields `histograms`, `recent`, `rules` ("),
             ("{\"do\":\"watch\",\"Kq7wZr5tXy3u\":1}", ": `watch` has the field `interval_ms` ("),
             ("{\"do\":\"config\",\"Kq7wZr5tXy3u\":1}", ": `config` has no fields"),
             ("{\"do\":\"reload\",\"set\":\"Kq7wZr5tXy3u\"}", ": `reload` has the fields `"),

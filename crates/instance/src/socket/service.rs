@@ -134,45 +134,55 @@ pub(super) fn config(service: &Service) -> Response {
     }))
 }
 
-/// Returns the report of the time since the reading `last`, and replaces `last` by the present reading. [`finish`]
-/// explains `rules`.
-pub(super) fn recent_report(service: &Service, last: &mut Reading, rules: &[String]) -> Report {
-    let board = service.instance.board();
-    let now = board.read(Tsc.now());
-    let mut recent = board.report(last, &now);
+/// The parts of a report that are left out unless a client requests them, because they may be long.
+#[derive(Default)]
+pub(super) struct Details {
+    /// The modules whose counters per rule or table entry are wanted. `*` stands for all modules.
+    pub(super) rules: Vec<String>,
+    /// Whether the flows have the distributions of their delays.
+    pub(super) histograms: bool,
+}
+
+/// Returns the report of the time since the reading `last`, and replaces `last` by the present reading.
+pub(super) fn recent_report(service: &Service, last: &mut Reading, details: &Details) -> Report {
+    let now = service.instance.board().read(Tsc.now());
+    let mut recent = unfinished(service, last, &now, details);
     *last = now;
-    finish(service, &mut recent, rules);
+    finish(service, &mut recent, details);
     recent
 }
 
 /// Returns the report of the time from the start of the run to the reading `now`.
-pub(super) fn report_until(service: &Service, now: &Reading, rules: &[String]) -> Report {
-    let mut whole = unfinished(service, now);
-    finish(service, &mut whole, rules);
+pub(super) fn report_until(service: &Service, now: &Reading, details: &Details) -> Report {
+    let mut whole = unfinished(service, &service.instance.board().nothing(), now, details);
+    finish(service, &mut whole, details);
     whole
 }
 
 /// Returns the report of the time from the start of the run to the reading `now`, and an exact census of its packets.
 /// The packet totals of the report are corrected by the census. The census is `None` if a worker does not respond.
-pub(super) fn whole_report(service: &Service, now: &Reading, rules: &[String]) -> (Report, Option<Census>) {
-    let mut whole = unfinished(service, now);
+pub(super) fn whole_report(service: &Service, now: &Reading, details: &Details) -> (Report, Option<Census>) {
+    let mut whole = unfinished(service, &service.instance.board().nothing(), now, details);
     let census = service.instance.census();
     if let Some(census) = &census {
         whole.packets.correct(census);
     }
-    finish(service, &mut whole, rules);
+    finish(service, &mut whole, details);
     (whole, census)
 }
 
-/// Returns the report of the time from the start of the run to `now`, which [`finish`] must complete.
-fn unfinished(service: &Service, now: &Reading) -> Report {
-    let board = service.instance.board();
-    board.report(&board.nothing(), now)
+/// Returns the report of the time between two readings, which [`finish`] must complete.
+fn unfinished(service: &Service, earlier: &Reading, later: &Reading, details: &Details) -> Report {
+    let mut report = service.instance.board().report(earlier, later);
+    if details.histograms {
+        later.add_delay_counts_since(earlier, &mut report);
+    }
+    report
 }
 
-/// Rounds a report. Removes the counters per rule or table entry, except for the modules in `rules` (`*`: all modules).
-fn finish(service: &Service, report: &mut Report, rules: &[String]) {
-    remove_rule_counters(report, &service.instance.board().telemetries(), rules);
+/// Rounds a report. Removes the counters per rule or table entry that are not wanted.
+fn finish(service: &Service, report: &mut Report, details: &Details) {
+    remove_rule_counters(report, &service.instance.board().telemetries(), &details.rules);
     report.round();
 }
 
@@ -247,6 +257,8 @@ pub(super) struct Wanted {
     pub(super) sets: Vec<String>,
     /// Whether earlier settings are removed.
     pub(super) forget: bool,
+    /// The version of the configuration that must be in force. `None` if any may be in force.
+    pub(super) if_version: Option<String>,
 }
 
 /// Carries out the request `reload`.
@@ -291,7 +303,10 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
     reopen_logs();
     // The lock makes reloads and moves happen one after the other.
     let mut source = service.source.lock().unwrap_or_else(PoisonError::into_inner);
-    let Wanted { file, text, config_paths, sets: set, forget } = wanted;
+    let Wanted { file, text, config_paths, sets: set, forget, if_version } = wanted;
+    if let Err(error) = check_version(service, &source, if_version.as_deref()) {
+        return Response::Error(error);
+    }
     if text.is_some() && file.is_some() {
         return Response::Error("give either `file` or `text`, not both".to_owned());
     }
@@ -341,6 +356,21 @@ fn try_reload(service: &Service, wanted: Wanted) -> Response {
         Err(ReloadError::Problems(problems)) => Response::Error(refusal(&problems, source.given(), &set)),
         Err(error) => Response::Error(without_keys(&error.to_string())),
     }
+}
+
+/// Returns an error if `source`, the configuration in force, does not have the version `wanted`. The caller must hold
+/// the lock of `source` until its change is made. Otherwise another change could come between.
+fn check_version(service: &Service, source: &Source, wanted: Option<&str>) -> Result<(), String> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let version = service.ledger.lock().unwrap_or_else(PoisonError::into_inner).version(source);
+    if version == wanted {
+        return Ok(());
+    }
+    Err(format!(
+        "the configuration has changed: its version is {version}, not {}: read it again (request 'config'), and repeat \
+         the change",
+        without_keys(wanted)
+    ))
 }
 
 /// Writes a configuration to the file for the next start, if accepted configurations are kept. `now` is the present

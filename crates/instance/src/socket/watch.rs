@@ -7,7 +7,7 @@ use forebay_graph::report::Reading;
 use forebay_protocol::{Report, Response, Tick};
 
 use super::lines::Lines;
-use super::service::{self, Service};
+use super::service::{self, Details, Service};
 
 /// The interval at which the server checks whether the client has disconnected.
 const LOOK: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ impl<'s> Watch<'s> {
     /// configuration has changed.
     pub(super) fn send_next(&mut self, send: &mut dyn FnMut(Response) -> io::Result<()>) -> io::Result<&mut Self> {
         let changes = service::changes(self.service);
-        let recent = service::recent_report(self.service, &mut self.last, &[]);
+        let recent = service::recent_report(self.service, &mut self.last, &Details::default());
         // A tick refers to modules, flows and ports by index. A change of the configuration changes the indices, and
         // may do so before the change is counted.
         let names = |report: &Report| -> Vec<String> {
@@ -57,7 +57,7 @@ impl<'s> Watch<'s> {
             None => {
                 // Without a census, which would be later than `last`: the packets between the two would also be in the
                 // next tick.
-                let whole = service::report_until(self.service, &self.last, &[]);
+                let whole = service::report_until(self.service, &self.last, &Details::default());
                 Response::Report { recent: None, whole: Box::new(whole), census: None }
             }
         })?;

@@ -58,8 +58,14 @@ fn a_shown_configuration_can_be_changed_checked_and_loaded() {
         assert_eq!(config(&mut client).version, first.version);
         let changed = first.text.replace("permit any", "permit tcp from any to any");
         assert_ne!(changed, first.text);
-        let reload =
-            Request::Reload { file: None, text: Some(changed.clone()), config_paths: None, set: None, forget: false };
+        let reload = Request::Reload {
+            file: None,
+            text: Some(changed.clone()),
+            config_paths: None,
+            set: None,
+            forget: false,
+            if_version: None,
+        };
         let Ok(Response::Reloaded(reloaded)) = client.request(&reload) else { panic!("refused") };
         // The function with the key is taken over: its key is the same.
         assert_eq!((reloaded.change.changed, reloaded.change.kept), (vec!["fw".to_owned()], 2));
@@ -99,8 +105,14 @@ fn a_request_reads_no_file_outside_its_folders() {
             let faults = checked(&mut client, &text, allowed()).faults;
             assert!(faults.len() == 1 && faults[0].message.contains("is outside the folders"), "{file}: {faults:?}");
             assert!(!faults[0].message.contains("secret-word"), "{faults:?}");
-            let reload =
-                Request::Reload { file: None, text: Some(text), config_paths: allowed(), set: None, forget: false };
+            let reload = Request::Reload {
+                file: None,
+                text: Some(text),
+                config_paths: allowed(),
+                set: None,
+                forget: false,
+                if_version: None,
+            };
             let error = client.request(&reload).expect_err("refused").to_string();
             assert!(error.contains("is outside the folders") && !error.contains("secret-word"), "{error}");
         }
@@ -118,6 +130,7 @@ fn a_request_reads_no_file_outside_its_folders() {
             config_paths: allowed(),
             set: None,
             forget: false,
+            if_version: None,
         };
         let error = client.request(&file).expect_err("refused").to_string();
         assert!(error.contains("is outside the folders") && !error.contains("secret-word"), "{error}");
@@ -145,7 +158,7 @@ fn a_stream_has_a_report_and_then_what_changed() {
         }
         assert!(whole.packets.out > before && whole.modules[0].packets > 0);
         let Ok(Response::Report { whole: later, .. }) =
-            client.request(&Request::Report { recent: false, rules: Vec::new() })
+            client.request(&Request::Report { recent: false, rules: Vec::new(), histograms: false })
         else {
             panic!("no report")
         };
@@ -154,7 +167,14 @@ fn a_stream_has_a_report_and_then_what_changed() {
         assert!(pairs.into_iter().all(|(summed, read)| summed.packets <= read.packets), "{whole:?}");
         assert!(whole.packets.out <= later.packets.out);
         let text = config(&mut client).text.replace("permit any", "permit tcp from any to any");
-        let reload = Request::Reload { file: None, text: Some(text), config_paths: None, set: None, forget: false };
+        let reload = Request::Reload {
+            file: None,
+            text: Some(text),
+            config_paths: None,
+            set: None,
+            forget: false,
+            if_version: None,
+        };
         assert!(matches!(client.request(&reload), Ok(Response::Reloaded(_))));
         let is_report = (0..3).any(|_| matches!(stream.response(), Ok(Response::Report { .. })));
         assert!(is_report, "a reload is followed by a full report");

@@ -135,7 +135,7 @@ pipeline: [ in -> fw -> route -> out ]
         let mut client = Client::connect(path).expect("it listens");
         let mut headings = |rules: &[&str]| {
             let rules = rules.iter().map(|name| (*name).to_owned()).collect();
-            let request = Request::Report { recent: true, rules };
+            let request = Request::Report { recent: true, rules, histograms: false };
             let Ok(Response::Report { recent: Some(recent), whole, .. }) = client.request(&request) else {
                 panic!("no report")
             };
@@ -348,7 +348,7 @@ fn a_client_waits_for_a_response_with_a_time_limit() {
     let change: Request = serde_json::from_slice(CHANGE).expect("a request");
     let changes = b"{\"add\":\"10.0.0.0/8 0\"}\n".repeat(100_000);
     for response in [
-        client().request(&Request::Report { recent: false, rules: Vec::new() }),
+        client().request(&Request::Report { recent: false, rules: Vec::new(), histograms: false }),
         client().change(&change, &mut &changes[..20]),
         // More data than the system buffers for a process that does not read.
         client().change(&change, &mut &changes[..]),
@@ -384,9 +384,10 @@ fn a_slow_response_does_not_extend_the_time_limit() {
             client.with_patience(Duration::from_millis(200)).expect("more than nothing")
         };
         let request = Request::Drops { count: None, for_ns: None, filter: None };
-        for response in
-            [client().request(&Request::Report { recent: false, rules: Vec::new() }), client().stream(&request)]
-        {
+        for response in [
+            client().request(&Request::Report { recent: false, rules: Vec::new(), histograms: false }),
+            client().stream(&request),
+        ] {
             let why = response.expect_err("no complete response").to_string();
             assert_eq!(
                 why,
