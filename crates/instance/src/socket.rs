@@ -1,4 +1,5 @@
-//! The local socket of a running pipeline: one line of JSON per request, lines of JSON in response (`docs/live.md`).
+//! The local socket of a running pipeline: one line of JSON per request, lines of JSON in response
+//! (`docs/protocol.md`).
 //!
 //! Any process that can open the socket can change the pipeline. The socket is in a folder that only its owner can
 //! enter.

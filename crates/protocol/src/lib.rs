@@ -2,7 +2,7 @@
 //!
 //! The data plane fills these values. Programs outside the data plane read them: `forebay top` and `show`, the server,
 //! recorded experiments. A program that depends on this crate links no part of the data plane. The format on the socket
-//! is one line of JSON per request and one or more lines of JSON per response (`docs/live.md`).
+//! is one line of JSON per request and one or more lines of JSON per response (`docs/protocol.md`).
 
 #![deny(unsafe_code)]
 
