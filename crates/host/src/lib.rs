@@ -22,6 +22,7 @@ pub mod process;
 pub mod stat;
 pub mod topology;
 mod tree;
+pub mod users;
 
 pub use fact::{Evidence, Fact, Origin};
 pub use fuzz::{fuzz_files, fuzz_topology};
@@ -30,3 +31,4 @@ pub use list::{KernelList, ListError};
 pub use position::{Core, cores_here};
 pub use topology::{Topology, TopologyError};
 pub use tree::{Tree, Unknown};
+pub use users::{User, UserError};
