@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -34,7 +34,9 @@ test: rust ## run every test: unit, property, differential, documentation, repla
 	@scripts/install-debian --optional 'the tests that read written captures with tshark' tshark:tshark
 	@scripts/install-debian --optional 'the tests that count instructions' valgrind:valgrind
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
-	@scripts/install-debian --optional 'the scenes between network namespaces' ip:iproute2 iperf3:iperf3 curl:curl dnsmasq:dnsmasq-base busybox:busybox
+	@scripts/install-debian --optional 'the scenes between network namespaces' ip:iproute2 iperf3:iperf3 dnsmasq:dnsmasq-base busybox:busybox
+	@scripts/install-debian --optional 'the tests of the API' curl:curl jq:jq openssl:openssl promtool:prometheus
+	@scripts/install-python --optional 'the test of the API with Schemathesis' schemathesis
 	@scripts/run-tests
 
 gate: rust ## compare instructions per packet with baselines/instructions.json; name increases and their causes
@@ -58,6 +60,11 @@ measure-sums: rust ## check the ticks of parts that `measure` reports, by RUNS (
 	cargo build --release -p forebay-cli
 	scripts/measure-sums --runs $$RUNS
 
+measure-serve: rust ## measure the cost of `forebay serve` for a pipeline of 323 modules: PAIRS (20) pairs of runs with and without it
+	@scripts/install-debian python3:python3
+	cargo build --release -p forebay-cli
+	scripts/measure-serve --pairs $${PAIRS:-20}
+
 bench-placement: rust ## measure the time of the exact search for placements, and how near a stopped search is to the optimum
 	cargo bench -p forebay-models --bench placement
 
@@ -77,8 +84,11 @@ fuzz: rust ## run every fuzz target for FUZZ_SECONDS (60)
 	@scripts/install-cargo-fuzz
 	scripts/fuzz
 
-hostile: rust ## send 10 million mutated frames through every function and through whole gateways
+hostile: rust ## send 10 million mutated frames through every function and through whole gateways, and 10 000 wrong requests to the API; kill the server 100 times, and 500 times while it writes
+	@scripts/install-python schemathesis
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile -- --nocapture
+	FOREBAY_API_EXAMPLES=300 cargo test --release -p forebay-cli --test schemathesis -- --nocapture
+	FOREBAY_SERVER_KILLS=100 FOREBAY_STORE_KILLS=500 cargo test --release -p forebay-cli --test serve -- --nocapture kill
 
 soak: rust ## run 1 000 reloads and 1 000 moves of modules under load, then ten minutes of changes with workers added and removed (`make test`: shorter)
 	FOREBAY_RELOADS=1000 cargo test --release -p forebay-cli --test reloads -- --nocapture
@@ -120,11 +130,12 @@ lint: rust ## check formatting, clippy with warnings as errors, licences and sou
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
 
-schema: rust ## write the JSON Schemas of configurations, chains and command output to schema/
+schema: rust ## write the JSON Schemas of configurations, settings and command output, and the OpenAPI document, to schema/
 	@mkdir -p schema target
 	cargo run -q -p forebay-cli -- schema > target/forebay.schema.json
-	for of in topology chains place co-runs request response; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
-	mv target/{forebay,topology,chains,place,co-runs,request,response}.schema.json schema/
+	for of in topology chains place co-runs request response serve tokens; do cargo run -q -p forebay-cli -- schema $$of > target/$$of.schema.json || exit; done
+	cargo run -q -p forebay-cli -- schema openapi > target/openapi.json
+	mv target/{forebay,topology,chains,place,co-runs,request,response,serve,tokens}.schema.json target/openapi.json schema/
 
 rust:
 	@scripts/install-rust

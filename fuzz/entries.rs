@@ -37,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("sessions", forebay_functions::mobile::pdu_sessions::fuzz_lines),
     ("selection", forebay_functions::sessions::listing::fuzz_selector),
     ("secret", forebay_graph::secret::fuzz_secret),
+    ("server", forebay_server::fuzz_server),
 ];
 
 /// Sends frames through the example of every function; each frame is preceded by its length in one byte. Every packet

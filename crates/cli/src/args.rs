@@ -15,6 +15,7 @@ mod profile;
 mod replay;
 mod run;
 mod running;
+mod serve;
 mod settings;
 mod simulate;
 mod stop;
@@ -41,6 +42,7 @@ pub(crate) use profile::Profile;
 pub(crate) use replay::Replay;
 pub(crate) use run::Run;
 pub(crate) use running::{Reload, Running, Show, Shown, Table, Top};
+pub(crate) use serve::{NewToken, Serve};
 pub(crate) use settings::Settings;
 pub(crate) use simulate::Simulate;
 pub(crate) use stop::Stop;
@@ -115,6 +117,10 @@ pub(crate) enum Command {
     Drops(Drops),
     /// Stop a running pipeline, and wait until it has ended
     Stop(Stop),
+    /// Serve an HTTP API, metrics, alarms and the history of this host's pipelines
+    Serve(Serve),
+    /// Make a token for a client of `serve`
+    Token(NewToken),
     /// Check a configuration and list all errors, each with its line and the allowed values
     Check(Check),
     /// Draw a pipeline: the path of packets from module to module
@@ -220,6 +226,12 @@ pub(crate) enum SchemaName {
     Place,
     /// The output of `profile --co-runs --json`
     CoRuns,
+    /// Settings of `serve`
+    Serve,
+    /// Tokens of clients of `serve`
+    Tokens,
+    /// The HTTP API of `serve` (OpenAPI 3.1)
+    Openapi,
     /// Requests on the socket of a running pipeline
     Request,
     /// Responses on the socket of a running pipeline

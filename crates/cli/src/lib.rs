@@ -40,6 +40,7 @@ mod refused;
 mod remote;
 mod replay;
 mod run;
+mod serve;
 mod simulate;
 mod source;
 mod start;
@@ -139,6 +140,8 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Reload(reload) => remote::or_json_error(reload.json, remote::reload(&reload))?,
         Command::Move(arguments) => return remote::or_json_error(arguments.json, remote::move_modules(&arguments)),
         Command::Table(table) => return remote::or_json_error(table.json, remote::change(&table)),
+        Command::Serve(arguments) => return serve::serve(&arguments),
+        Command::Token(arguments) => serve::token(&arguments)?,
         Command::Check(check) => check::check(&check)?,
         Command::Graph(arguments) => remote::or_json_error(arguments.json, graph::graph(&arguments))?,
         Command::List { what, json } => list::list(what, json)?,
@@ -152,6 +155,9 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
                 args::SchemaName::Chains => forebay_placement::chains::schema(),
                 args::SchemaName::Place => forebay_placement::answer::schema(),
                 args::SchemaName::CoRuns => corun::schema(),
+                args::SchemaName::Serve => forebay_server::settings::schema(),
+                args::SchemaName::Tokens => forebay_server::access::schema(),
+                args::SchemaName::Openapi => forebay_server::openapi().clone(),
                 args::SchemaName::Request => forebay_protocol::schema::request().to_value(),
                 args::SchemaName::Response => forebay_protocol::schema::response().to_value(),
             };

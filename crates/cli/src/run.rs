@@ -1,5 +1,6 @@
 //! `forebay run`: runs a pipeline, shows its state, and prints a summary at the end.
 
+mod http;
 mod screen;
 mod traces;
 mod wait_notice;
@@ -39,6 +40,7 @@ use crate::hangup::{Caught, Reload};
 use crate::start::{Replaced, Start};
 use crate::summary::Extent;
 use crate::{control, costs, decisions, doctor, printed, refused, remote, summary};
+use http::HttpServer;
 use screen::show;
 use traces::Traces;
 
@@ -74,6 +76,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     // Refuse files and sockets of another run before anything is read or created.
     let _sole = arguments.state.as_deref().map(keep_alone).transpose()?;
     let bound = bound(arguments)?;
+    if let Some(listen) = &arguments.http {
+        http::check(listen)?;
+    }
     let mut start = Start::choose(arguments, events)?;
     let conditions = Conditions { frequency, simulated };
     let Loaded { mut plans, mut cores, core_places, mut made, skipped, input_waits, ports, addresses, .. } =
@@ -202,13 +207,24 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         let message = format!("`forebay top`, `show`, `reload`, `table` and `stop` reach it by {reached}");
         events.record(NewEvent::new(EventName::Listening, message).with("socket", path));
     }
+    let http = match (&arguments.http, &server) {
+        (Some(listen), Some(server)) => HttpServer::start(listen, server.path(), events.log()).map(Some),
+        _ => Ok(None),
+    };
+    let http = match http {
+        Ok(http) => http,
+        Err(error) => {
+            engine.end();
+            return Err(error);
+        }
+    };
     events.print();
     let traces = Traces { received: received_stories, to_stdout: !arguments.json, frequency, count: Cell::new(0) };
     let board = engine.board();
     let mut watcher = Watcher::new(Arc::clone(&board), Arc::clone(events.log()));
     let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals);
     let outcome = engine.end();
-    drop(server);
+    drop((http, server));
     hub.finish();
     let shown = shown.and_then(|()| traces.print(board.began()).map_err(Into::into));
     traces.report_none(arguments, events);

@@ -5,10 +5,12 @@
 //! 512 times as much memory.
 
 mod no_memory;
+mod program;
 mod region;
 mod zeroed;
 
 pub use no_memory::{NoMemory, filled, numbered, room, zeroed};
+pub use program::release_program_pages;
 pub use region::Region;
 pub use zeroed::Zeroed;
 

@@ -14,6 +14,7 @@ const ORDER: &[&str] = &[
     "plot",
     "frames",
     "protocol",
+    "server",
     "measure",
     "packet",
     "graph",
@@ -43,7 +44,13 @@ const ORDER: &[&str] = &[
 
 /// The crates whose dependencies within the workspace are fixed, because other programs use them without the data
 /// plane.
-const FIXED: &[(&str, &[&str])] = &[("units", &[]), ("protocol", &["units"]), ("models", &[]), ("host", &[])];
+const FIXED: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("protocol", &["units"]),
+    ("models", &[]),
+    ("host", &[]),
+    ("server", &["host", "protocol", "units"]),
+];
 
 /// All libraries that the protocol crate links, apart from those of the workspace.
 const PROTOCOL_LIBRARIES: &[&str] = &["libc", "schemars", "serde", "serde_json", "thiserror"];

@@ -9,6 +9,7 @@ mod percentile;
 pub mod quantity;
 pub mod random;
 mod rate;
+pub mod secret;
 pub mod text;
 mod ticks;
 pub mod wording;

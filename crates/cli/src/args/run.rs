@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_observe::filter::Filter;
+use forebay_server::Listen;
 use forebay_units::Nanos;
 
 use super::Settings;
@@ -60,6 +61,9 @@ pub(crate) struct Run {
     /// Do not listen for other commands
     #[arg(long)]
     pub(crate) no_socket: bool,
+    /// Serve an HTTP API and metrics of this run at this address, ADDRESS:PORT or unix:PATH, such as 127.0.0.1:9640
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["simulated", "no_socket"])]
+    pub(crate) http: Option<Listen>,
     /// Print one JSON object at the end, and nothing else on standard output
     #[arg(long)]
     pub(crate) json: bool,

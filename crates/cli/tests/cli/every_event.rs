@@ -26,6 +26,8 @@ use crate::{CommandResult, File, ROUTER};
 enum Scenario {
     /// A service with a reload, a table change and signals.
     Service,
+    /// A run with a server that is killed.
+    Http,
     /// A service whose modules move.
     Moving,
     /// A service whose pool is empty.
@@ -61,6 +63,7 @@ fn scenario(name: EventName) -> Scenario {
         | E::ObjectiveKept
         | E::LogsReopened
         | E::LogNotReopened => Scenario::Service,
+        E::HttpStarted | E::HttpEnded => Scenario::Http,
         E::Moved => Scenario::Moving,
         E::PoolLow => Scenario::Pool,
         E::StateUsed
@@ -169,6 +172,7 @@ fn assert_documented(event: &Event) {
 fn produced(scenario: Scenario) -> Option<Vec<Event>> {
     Some(match scenario {
         Scenario::Service => service(),
+        Scenario::Http => http(),
         Scenario::Moving => return moving(),
         Scenario::Pool => pool(),
         Scenario::Losses => losses(),
@@ -243,6 +247,23 @@ fn service() -> Vec<Event> {
     }
     running.end_with();
     stored
+}
+
+/// Runs a pipeline with a server, which is then killed.
+fn http() -> Vec<Event> {
+    let mut running = Running::as_service(PIPELINE, &["--log-format", "json", "--http", "127.0.0.1:0"]);
+    let mut lines = running.line("http_started");
+    let parent = running.id().to_string();
+    let is_child = |process: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)) == Some(parent.as_str())
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let server = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_child).expect("a server");
+    kill_process(rustix::process::Pid::from_raw(server).expect("not 0"), Signal::KILL).expect("it runs");
+    lines += &running.line("http_ended");
+    running.end_with();
+    read(&lines)
 }
 
 fn moving() -> Option<Vec<Event>> {

@@ -59,6 +59,10 @@ names! {
     Started = "started", Info;
     /// The socket is open.
     Listening = "listening", Info;
+    /// The server of `--http` accepts connections.
+    HttpStarted = "http_started", Info;
+    /// The server of `--http` has ended before the run.
+    HttpEnded = "http_ended", Warn;
     /// The run is simulated and no duration is set, so it has the default duration.
     DurationSet = "duration_set", Info;
     /// The run starts from the configuration that was accepted last.

@@ -1,0 +1,166 @@
+//! `forebay serve`: starts the server of this host, and `forebay token`: makes a token for its clients.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context, anyhow, bail};
+use forebay_host::users;
+use forebay_pipeline::{Document, Problems, Rules, Source};
+use forebay_protocol::check::Fault;
+use forebay_server::access::{self, Token};
+use forebay_server::privilege::{self, Helper, Operations, Starter};
+use forebay_server::settings::{self, Settings};
+use forebay_server::{Documents, Serve};
+use serde_json::{Value, json};
+
+use crate::{Answer, args, printed};
+
+/// The user of the HTTP process, if root starts the server.
+pub(crate) const USER: &str = "forebay";
+/// The folder of the store, if root starts the server.
+const STATE: &str = "/var/lib/forebay";
+
+/// The settings on the command line, and the file of settings.
+struct Arguments {
+    config: Option<PathBuf>,
+    listen: Vec<forebay_server::Listen>,
+    store: Option<PathBuf>,
+    tokens: Option<PathBuf>,
+}
+
+impl Documents for Arguments {
+    fn settings(&self) -> Result<Settings, String> {
+        static RULES: OnceLock<Rules> = OnceLock::new();
+        let rules = RULES.get_or_init(|| Rules::new(settings::schema()));
+        let mut settings = Settings::default();
+        if let Some(path) = &self.config {
+            let read = |value: &Value| {
+                settings = Settings::from_value(value)?;
+                Ok(())
+            };
+            document(path, rules, read).map_err(|problems| problems.to_string())?;
+        }
+        if !self.listen.is_empty() {
+            settings.listen.clone_from(&self.listen);
+        }
+        settings.store = self.store.clone().or(settings.store);
+        settings.tokens = self.tokens.clone().or(settings.tokens);
+        Ok(settings)
+    }
+
+    fn tokens(&self, path: &Path, check: &mut dyn FnMut(&Value) -> Vec<Fault>) -> Result<(), String> {
+        static RULES: OnceLock<Rules> = OnceLock::new();
+        let rules = RULES.get_or_init(|| Rules::new(access::schema()));
+        let read = |value: &Value| {
+            let faults = check(value);
+            if faults.is_empty() { Ok(()) } else { Err(faults) }
+        };
+        document(path, rules, read).map_err(|problems| problems.to_string())
+    }
+}
+
+/// Reads a YAML file, checks it against `rules`, and passes its value to `read`.
+fn document(path: &Path, rules: &Rules, read: impl FnOnce(&Value) -> Result<(), Vec<Fault>>) -> Result<(), Problems> {
+    let source = Source::read(path)?;
+    let document = Document::read(&source, rules)?;
+    read(&document.value()).map_err(|faults| document.problems(faults))
+}
+
+/// Serves until a signal ends the server.
+pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
+    // The HTTP process follows the root helper.
+    if let Some(parent) = arguments.parent.filter(|_| !arguments.http_process) {
+        privilege::end_with_parent(parent).context("serve")?;
+    }
+    let documents = Arguments {
+        config: arguments.config.clone(),
+        listen: arguments.listen.clone(),
+        store: arguments.store.clone(),
+        tokens: arguments.tokens.clone(),
+    };
+    let helper = if arguments.http_process {
+        privilege::enter(Starter::RootHelper).context("serve")?;
+        Some(Helper::from_stdin().context("serve: the root helper")?)
+    } else if rustix::process::geteuid().is_root() {
+        return serve_as_user(arguments, &documents);
+    } else {
+        privilege::enter(Starter::Other).context("serve")?;
+        None
+    };
+    let serve = Serve {
+        documents: Box::new(documents),
+        only: arguments.only.clone(),
+        helper,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    // The server runs for months with a small part of the code that the start has used.
+    forebay_memory::release_program_pages();
+    forebay_server::serve(serve).map_err(|error| anyhow!("{error}"))?;
+    Ok(Answer::Yes)
+}
+
+/// Starts the HTTP process as another user, and serves its requests as the root helper.
+fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Result<Answer> {
+    let settings = documents.settings().map_err(|faults| anyhow!("{faults}"))?;
+    let name = arguments.user.as_deref().or(settings.user.as_deref());
+    let user = users::find(Path::new("/"), name.unwrap_or(USER)).map_err(|error| match name {
+        Some(_) => anyhow!("serve: the user of the HTTP process: {error}"),
+        None => anyhow!(
+            "serve: root needs another user for the HTTP process: add it with `useradd --system {USER}`, or name one \
+             with --user"
+        ),
+    })?;
+    if user.uid == 0 {
+        bail!("serve: --user {}: the HTTP process must not be root: name another user", user.name);
+    }
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.arg0("forebay").args(std::env::args_os().skip(1)).arg("--http-process");
+    if settings.store.is_none() {
+        let made = std::fs::create_dir_all(STATE)
+            .and_then(|()| std::os::unix::fs::chown(STATE, Some(user.uid), Some(user.gid)));
+        made.with_context(|| format!("serve: the store: {STATE}"))?;
+        command.env("STATE_DIRECTORY", STATE);
+    }
+    let only = arguments.only.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let folders: Vec<_> = settings.sockets.iter().cloned().chain(only).collect();
+    let status = privilege::supervise(command, &user, Operations::new(&folders, &|line| printed::last_err(line)))
+        .context("serve")?;
+    match status.code() {
+        Some(0) => Ok(Answer::Yes),
+        // The HTTP process has printed its error.
+        Some(_) => Ok(Answer::Failed),
+        None => bail!("serve: a signal ended the HTTP process ({status})"),
+    }
+}
+
+/// Prints a new token and its entry in the file of tokens.
+pub(crate) fn token(arguments: &args::NewToken) -> anyhow::Result<()> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.@-".contains(letter);
+    let name = &arguments.name;
+    if !(1..=64).contains(&name.len()) || !name.chars().all(is_name) {
+        bail!("token: '{name}': allowed are 1 to 64 letters, digits, '_', '.', '@' and '-'");
+    }
+    let token = Token::random().context("token")?;
+    let mut entry = json!({ "name": name, "sha256": token.hash(), "role": arguments.role });
+    for (key, value) in [("user", &arguments.user), ("expires", &arguments.expires)] {
+        if let Some(value) = value {
+            entry[key] = json!(value);
+        }
+    }
+    if arguments.json {
+        writeln!(printed::out(), "{}", json!({ "token": token.text(), "entry": entry }))?;
+        return Ok(());
+    }
+    writeln!(printed::err(), "token: {}", token.text())?;
+    writeln!(printed::err(), "It is not kept anywhere: copy it now. The entry for the file of tokens:")?;
+    let mut out = printed::out();
+    writeln!(out, "  - name: {name}")?;
+    for key in ["sha256", "role", "user", "expires"] {
+        if let Some(value) = entry[key].as_str() {
+            writeln!(out, "    {key}: \"{value}\"")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! The active alarms: conditions that need attention, each with its time, its cause and the remedy.
+
+mod advice;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay_protocol::Tick;
+use forebay_protocol::event::{Event, EventName};
+use forebay_protocol::report::UnkeptReport;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::events::{EventKind, Events};
+use crate::history::now_ms;
+use crate::instances::Status;
+
+/// The time for which an alarm of a single event stays active after the last such event.
+const HOLD: Duration = Duration::from_secs(60);
+/// The time for which the alarm of a killed pipeline stays active, if no pipeline of its name starts.
+const KILLED: Duration = Duration::from_secs(3_600);
+
+/// The name of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmName {
+    /// The pipeline was killed, or has crashed.
+    InstanceKilled,
+    /// The pipeline sends nothing.
+    InstanceSilent,
+    /// A flow misses its objective.
+    ObjectiveMissed,
+    /// No trigger keeps the objective of a flow.
+    ObjectiveOutOfReach,
+    /// Packets are lost because the pipeline is overloaded, or because of a defect.
+    PacketsLost,
+    /// The packet pool is empty at times.
+    PoolLow,
+    /// The link of a port is down.
+    LinkDown,
+    /// The interface of a port is gone.
+    PortLost,
+    /// Lines are missing in a file.
+    LogLost,
+    /// Frames are too long.
+    Oversize,
+    /// Another station uses an address of an interface.
+    AddressConflict,
+    /// An interface has more neighbours than it serves.
+    NeighbourFlood,
+    /// The server cannot write its store.
+    StoreFailed,
+}
+
+/// The weight of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Packets are lost, or a pipeline does not run.
+    Critical,
+    /// An objective is missed, or something will fail.
+    Warning,
+}
+
+/// An active alarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Alarm {
+    /// Its name.
+    pub alarm: AlarmName,
+    /// Its weight.
+    pub severity: Severity,
+    /// The pipeline; `None` if the alarm is about the server itself.
+    pub instance: Option<String>,
+    /// The part of the pipeline, for example the flow or the port; empty if the alarm is about all of it.
+    pub subject: String,
+    /// When the alarm began, in milliseconds since 1970.
+    pub since_ms: i64,
+    /// The cause, in a sentence.
+    pub cause: String,
+    /// The remedy: the steps of an operator.
+    pub advice: String,
+}
+
+/// The identity of an alarm: the pipeline, the name and the subject.
+type Key = (Option<String>, AlarmName, String);
+
+/// The active alarms.
+#[derive(Debug)]
+pub struct Alarms {
+    active: Mutex<BTreeMap<Key, Active>>,
+    events: Arc<Events>,
+}
+
+#[derive(Debug)]
+struct Active {
+    alarm: Alarm,
+    /// When the alarm ends without a further cause; `None` if only its opposite ends it.
+    until: Option<Instant>,
+}
+
+impl Alarms {
+    /// Creates the list of alarms. Changes are sent to viewers through `events`.
+    #[must_use]
+    pub fn new(events: Arc<Events>) -> Self {
+        Self { active: Mutex::default(), events }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns all active alarms: critical ones first, then in the order of their beginning.
+    #[must_use]
+    pub fn list(&self) -> Vec<Alarm> {
+        let mut all: Vec<_> = self.lock().values().map(|active| active.alarm.clone()).collect();
+        all.sort_by_key(|alarm| (alarm.severity, alarm.since_ms));
+        all
+    }
+
+    /// Returns the number of active alarms of a pipeline.
+    #[must_use]
+    pub fn count(&self, instance: &str) -> usize {
+        self.lock().keys().filter(|(of, ..)| of.as_deref() == Some(instance)).count()
+    }
+
+    /// Returns the number of flows of a pipeline that miss their objective.
+    #[must_use]
+    pub fn missed_objectives(&self, instance: &str) -> usize {
+        let active = self.lock();
+        let flows = active.keys().filter(|(of, name, _)| {
+            let is_objective = matches!(name, AlarmName::ObjectiveMissed | AlarmName::ObjectiveOutOfReach);
+            of.as_deref() == Some(instance) && is_objective
+        });
+        flows.map(|(.., flow)| flow).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// Begins an alarm, or continues it with another cause.
+    fn raise(&self, instance: Option<&str>, name: AlarmName, subject: &str, cause: String, hold: Option<Duration>) {
+        let key = (instance.map(str::to_owned), name, subject.to_owned());
+        let until = hold.map(|hold| Instant::now() + hold);
+        let mut active = self.lock();
+        if let Some(known) = active.get_mut(&key) {
+            known.until = until;
+            known.alarm.cause = cause;
+            return;
+        }
+        let alarm = Alarm {
+            alarm: name,
+            severity: advice::severity(name),
+            instance: key.0.clone(),
+            subject: subject.to_owned(),
+            since_ms: now_ms(),
+            cause,
+            advice: advice::advice(name).to_owned(),
+        };
+        self.publish(&alarm, true);
+        active.insert(key, Active { alarm, until });
+    }
+
+    /// Ends all alarms for which `ends` is true.
+    fn clear(&self, ends: impl Fn(&Key, &Active) -> bool) {
+        self.lock().retain(|key, active| {
+            let is_over = ends(key, active);
+            if is_over {
+                self.publish(&active.alarm, false);
+            }
+            !is_over
+        });
+    }
+
+    fn publish(&self, alarm: &Alarm, is_active: bool) {
+        let data = json!({ "alarm": alarm, "active": is_active });
+        self.events.publish(EventKind::Alarm, alarm.instance.as_deref(), data.to_string());
+    }
+
+    fn clear_one(&self, instance: Option<&str>, name: AlarmName, subject: &str) {
+        self.clear(|(of, known, about), _| of.as_deref() == instance && *known == name && about == subject);
+    }
+
+    /// Ends alarms whose time is over.
+    pub(crate) fn look(&self) {
+        let now = Instant::now();
+        self.clear(|_, active| active.until.is_some_and(|until| until <= now));
+    }
+
+    /// Begins or ends the alarm of a silent pipeline. Returns whether that is a change.
+    pub(crate) fn status(&self, instance: &str, status: Status) -> bool {
+        let key = (Some(instance.to_owned()), AlarmName::InstanceSilent, String::new());
+        let was_silent = self.lock().contains_key(&key);
+        match status {
+            Status::Silent if !was_silent => {
+                let cause = "the pipeline has sent nothing for two seconds".to_owned();
+                self.raise(Some(instance), AlarmName::InstanceSilent, "", cause, None);
+                true
+            }
+            Status::Running if was_silent => {
+                self.clear_one(Some(instance), AlarmName::InstanceSilent, "");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends the alarms of a pipeline that has ended. If it was killed, that is an alarm.
+    pub(crate) fn end(&self, instance: &str, status: Status) {
+        self.clear(|(of, ..), _| of.as_deref() == Some(instance));
+        if status == Status::Killed {
+            let cause = "the pipeline's process ended without closing its socket: it was killed, or has crashed";
+            self.raise(Some(instance), AlarmName::InstanceKilled, "", cause.to_owned(), Some(KILLED));
+        }
+    }
+
+    /// Ends the alarms of an earlier pipeline of this name.
+    pub(crate) fn begin(&self, instance: &str) {
+        self.clear(|(of, ..), _| of.as_deref() == Some(instance));
+    }
+
+    /// Begins or ends the alarm of the store. `trouble` is the error of its last write.
+    pub(crate) fn store(&self, trouble: Option<String>) {
+        match trouble {
+            Some(trouble) => self.raise(None, AlarmName::StoreFailed, "", trouble, None),
+            None => self.clear_one(None, AlarmName::StoreFailed, ""),
+        }
+    }
+
+    /// Begins and ends alarms according to a tick.
+    pub(crate) fn tick(&self, instance: &str, tick: &Tick) {
+        for (reason, count) in tick.dropped.iter().filter(|(reason, _)| advice::is_overload(reason)) {
+            let cause = format!("{count} packets were dropped in the last second: {reason}");
+            self.raise(Some(instance), AlarmName::PacketsLost, reason, cause, Some(HOLD));
+        }
+        if tick.lost > 0 {
+            let cause = format!("ports lost {} packets in the last second before they entered", tick.lost);
+            self.raise(Some(instance), AlarmName::PacketsLost, "ports", cause, Some(HOLD));
+        }
+        if let Some(unkept) = &tick.unkept {
+            self.unkept(instance, unkept);
+        }
+    }
+
+    /// Begins and ends the alarms of objectives that no trigger keeps: these are all of them.
+    pub(crate) fn unkept(&self, instance: &str, unkept: &[UnkeptReport]) {
+        let name = AlarmName::ObjectiveOutOfReach;
+        self.clear(|(of, known, flow), _| {
+            let is_unkept = unkept.iter().any(|unkept| unkept.flow == *flow);
+            of.as_deref() == Some(instance) && *known == name && !is_unkept
+        });
+        for unkept in unkept {
+            let cause =
+                format!("the controller expects {:.1} us, and the objective is {} us", unkept.least_us, unkept.slo_us);
+            self.raise(Some(instance), name, &unkept.flow, cause, None);
+        }
+    }
+
+    /// Begins and ends alarms according to an event of a pipeline.
+    pub(crate) fn event(&self, instance: &str, event: &Event) {
+        let text = |key: &str| event.fields.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+        let raise = |name, key: &str, hold| self.raise(Some(instance), name, &text(key), event.message.clone(), hold);
+        let clear = |name, key: &str| self.clear_one(Some(instance), name, &text(key));
+        // An old event, from before the server started, no longer holds an alarm.
+        let age = event.time.parse::<jiff::Timestamp>().map_or(0, |time| now_ms() - time.as_millisecond());
+        let hold = HOLD.checked_sub(Duration::from_millis(age.max(0).unsigned_abs()));
+        match event.event {
+            EventName::LinkDown => raise(AlarmName::LinkDown, "port", None),
+            EventName::LinkUp => clear(AlarmName::LinkDown, "port"),
+            EventName::PortLost => raise(AlarmName::PortLost, "port", None),
+            EventName::PortRemade => clear(AlarmName::PortLost, "port"),
+            EventName::ObjectiveMissed => raise(AlarmName::ObjectiveMissed, "flow", None),
+            EventName::ObjectiveKept => clear(AlarmName::ObjectiveMissed, "flow"),
+            // Flows, ports and their objectives may be gone. If they still are in trouble, an event says so.
+            EventName::ReloadAccepted => self.clear(|(of, name, _), _| {
+                of.as_deref() == Some(instance)
+                    && matches!(name, AlarmName::ObjectiveMissed | AlarmName::LinkDown | AlarmName::PortLost)
+            }),
+            _ if hold.is_none() => {}
+            EventName::PoolLow => raise(AlarmName::PoolLow, "", hold),
+            EventName::LogLost => raise(AlarmName::LogLost, "module", hold),
+            EventName::Oversize => raise(AlarmName::Oversize, "port", hold),
+            EventName::AddressConflict => raise(AlarmName::AddressConflict, "module", hold),
+            EventName::NeighbourFlood => raise(AlarmName::NeighbourFlood, "module", hold),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

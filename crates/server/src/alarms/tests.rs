@@ -1,0 +1,108 @@
+use std::collections::BTreeMap;
+
+use forebay_protocol::decision::UnkeptCause;
+use forebay_protocol::report::UnkeptReport;
+use serde_json::Value;
+
+use super::*;
+
+fn event(name: EventName, field: (&str, &str), time: &str) -> Event {
+    Event {
+        id: 1,
+        time: time.to_owned(),
+        level: name.level(),
+        event: name,
+        pipeline: "gw".to_owned(),
+        fields: BTreeMap::from([(field.0.to_owned(), Value::from(field.1))]),
+        message: format!("{name} of {}", field.1),
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+fn active(alarms: &Alarms) -> Vec<(AlarmName, String)> {
+    alarms.list().into_iter().map(|alarm| (alarm.alarm, alarm.subject)).collect()
+}
+
+#[test]
+fn an_event_begins_an_alarm_and_its_opposite_ends_it() {
+    let alarms = Alarms::new(Arc::default());
+    for (begins, ends, field, name) in [
+        (EventName::LinkDown, EventName::LinkUp, "port", AlarmName::LinkDown),
+        (EventName::PortLost, EventName::PortRemade, "port", AlarmName::PortLost),
+        (EventName::ObjectiveMissed, EventName::ObjectiveKept, "flow", AlarmName::ObjectiveMissed),
+    ] {
+        // Also an old event counts, because its opposite has not come.
+        alarms.event("gw", &event(begins, (field, "a"), "2020-01-01T00:00:00Z"));
+        alarms.event("gw", &event(ends, (field, "b"), &now()));
+        assert_eq!(active(&alarms), [(name, "a".to_owned())]);
+        assert!(alarms.list()[0].cause.ends_with(" of a") && !alarms.list()[0].advice.is_empty());
+        alarms.event("gw", &event(ends, (field, "a"), &now()));
+        assert_eq!(active(&alarms), []);
+    }
+}
+
+#[test]
+fn an_old_event_without_an_opposite_is_no_alarm() {
+    let alarms = Alarms::new(Arc::default());
+    alarms.event("gw", &event(EventName::PoolLow, ("port", ""), "2020-01-01T00:00:00Z"));
+    assert_eq!(active(&alarms), []);
+    alarms.event("gw", &event(EventName::PoolLow, ("port", ""), &now()));
+    assert_eq!(active(&alarms), [(AlarmName::PoolLow, String::new())]);
+}
+
+#[test]
+fn a_pipeline_that_ends_takes_its_alarms_along_unless_it_was_killed() {
+    let alarms = Alarms::new(Arc::default());
+    for (status, expected) in
+        [(Status::Ended, vec![]), (Status::Killed, vec![(AlarmName::InstanceKilled, String::new())])]
+    {
+        alarms.event("gw", &event(EventName::LinkDown, ("port", "a"), &now()));
+        alarms.event("other", &event(EventName::LinkDown, ("port", "a"), &now()));
+        alarms.end("gw", status);
+        alarms.end("other", Status::Ended);
+        assert_eq!(active(&alarms), expected);
+        alarms.begin("gw");
+        assert_eq!(active(&alarms), []);
+    }
+}
+
+#[test]
+fn silence_is_reported_once() {
+    let alarms = Alarms::new(Arc::default());
+    let changes: Vec<_> = [Status::Running, Status::Silent, Status::Silent, Status::Running, Status::Running]
+        .map(|status| alarms.status("gw", status))
+        .to_vec();
+    assert_eq!(changes, [false, true, false, true, false]);
+}
+
+#[test]
+fn losses_and_objectives_come_from_ticks() {
+    let alarms = Alarms::new(Arc::default());
+    let dropped = [("fw.denied", 5), ("out.refused", 6), ("nat.backpressure", 7)];
+    let tick = Tick {
+        dropped: dropped.map(|(reason, count)| (reason.to_owned(), count)).into(),
+        lost: 1,
+        unkept: Some(vec![UnkeptReport {
+            flow: "a".to_owned(),
+            least_us: 90.0,
+            slo_us: 50.0,
+            cause: UnkeptCause::Slow,
+        }]),
+        ..Tick::default()
+    };
+    alarms.tick("gw", &tick);
+    let expected = [
+        (AlarmName::PacketsLost, "nat.backpressure"),
+        (AlarmName::PacketsLost, "out.refused"),
+        (AlarmName::PacketsLost, "ports"),
+        (AlarmName::ObjectiveOutOfReach, "a"),
+    ];
+    let mut found = active(&alarms);
+    found.sort_by_key(|(name, subject)| (advice::severity(*name), subject.clone()));
+    assert_eq!(found, expected.map(|(name, subject)| (name, subject.to_owned())));
+    alarms.tick("gw", &Tick { unkept: Some(Vec::new()), ..Tick::default() });
+    assert!(!active(&alarms).iter().any(|(name, _)| *name == AlarmName::ObjectiveOutOfReach));
+}

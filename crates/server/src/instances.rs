@@ -1,0 +1,107 @@
+//! The pipelines that run on this host: the server finds them by their sockets, and watches them.
+//!
+//! The server never starts or ends a pipeline. Each pipeline is watched over a few connections, whatever the number of
+//! viewers. A pipeline whose socket is gone stays listed for a while, so that its end is visible.
+
+pub mod connection;
+mod discovery;
+mod instance;
+mod reports;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_protocol::response::Hello;
+
+pub use discovery::{Discovery, Sockets};
+pub use instance::{Instance, Live, Status};
+pub use reports::Reports;
+
+/// The pipelines of this host, by name.
+#[derive(Debug, Default)]
+pub struct Instances {
+    all: Mutex<BTreeMap<String, Arc<Instance>>>,
+}
+
+impl Instances {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Instance>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the pipeline of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Instance>> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Returns all pipelines, in the order of their names.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Instance>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Adds a pipeline that responded at `socket`. Its name is that of the run. A run without a name has the name of
+    /// its pipeline, or, if another running pipeline has this name, the name with the process ID. A name does not
+    /// change while the pipeline runs.
+    pub(crate) fn add(&self, hello: Hello, socket: PathBuf) -> Arc<Instance> {
+        let mut all = self.lock();
+        // One process listens at a socket. So another pipeline with this socket has ended, even if that is not known
+        // yet.
+        let is_gone = |other: &Arc<Instance>| !other.status().is_running() || other.socket() == socket;
+        let is_free = |name: &str| all.get(name).is_none_or(is_gone);
+        let plain = hello.instance.clone().unwrap_or_else(|| hello.pipeline.clone());
+        // Processes in different containers may have the same ID.
+        let numbered = (2_u64..).map(|number| format!("{plain}-{}-{number}", hello.pid));
+        let mut names = [plain.clone(), format!("{plain}-{}", hello.pid)].into_iter().chain(numbered);
+        let name = names.find(|name| is_free(name)).expect("numbers do not end");
+        let instance = Arc::new(Instance::new(name.clone(), socket, hello));
+        all.insert(name, Arc::clone(&instance));
+        instance
+    }
+
+    /// Removes a pipeline, unless another one has its name now.
+    pub(crate) fn remove(&self, instance: &Arc<Instance>) {
+        let mut all = self.lock();
+        if all.get(instance.name()).is_some_and(|other| Arc::ptr_eq(other, instance)) {
+            all.remove(instance.name());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(pipeline: &str, instance: Option<&str>, pid: u32) -> Hello {
+        Hello {
+            protocol: forebay_protocol::VERSION,
+            forebay: "0".to_owned(),
+            pipeline: pipeline.to_owned(),
+            instance: instance.map(str::to_owned),
+            pid,
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            workers: 1,
+            capabilities: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_name_is_kept_and_a_second_pipeline_of_the_name_gets_its_process_id() {
+        let instances = Instances::default();
+        let names = || instances.list().iter().map(|instance| instance.name().to_owned()).collect::<Vec<_>>();
+        let first = instances.add(hello("gw", None, 7), "a".into());
+        instances.add(hello("gw", None, 8), "b".into());
+        instances.add(hello("gw", Some("edge"), 9), "c".into());
+        assert_eq!(names(), ["edge", "gw", "gw-8"]);
+        first.end(Status::Ended);
+        let again = instances.add(hello("gw", None, 10), "d".into());
+        assert_eq!(again.name(), "gw", "the name is free, because its pipeline has ended");
+        assert_eq!(names(), ["edge", "gw", "gw-8"]);
+        instances.remove(&first);
+        assert_eq!(names(), ["edge", "gw", "gw-8"], "another pipeline has the name now");
+        instances.remove(&again);
+        assert_eq!(names(), ["edge", "gw-8"]);
+    }
+}
