@@ -7,8 +7,8 @@ use std::fmt;
 pub enum Backend {
     /// The processor's instructions for AES and for carry-less multiplication.
     Hardware,
-    /// An implementation that uses no special instructions and no look-up tables. Its duration does not depend on
-    /// secrets.
+    /// A bit-sliced AES without the processor's instructions for AES. The hash uses carry-less multiplication if the
+    /// processor has it. There are no look-up tables, and the duration does not depend on secrets.
     Software,
     /// [`Hardware`](Self::Hardware) if the processor has the instructions, otherwise [`Software`](Self::Software).
     #[default]

@@ -86,6 +86,9 @@ pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
     } else if rustix::process::geteuid().is_root() {
         return serve_as_user(arguments, &documents);
     } else {
+        if let Some(user) = &arguments.user {
+            bail!("serve: --user {user}: only root can start the server as another user: leave the option out");
+        }
         privilege::enter(Starter::Other).context("serve")?;
         None
     };
@@ -118,8 +121,11 @@ fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Resu
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("forebay").args(std::env::args_os().skip(1)).arg("--http-process");
     if settings.store.is_none() {
-        let made = std::fs::create_dir_all(STATE)
-            .and_then(|()| std::os::unix::fs::chown(STATE, Some(user.uid), Some(user.gid)));
+        // An existing folder may belong to a server of another user that runs.
+        let made = match std::fs::create_dir(STATE) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| std::os::unix::fs::chown(STATE, Some(user.uid), Some(user.gid))),
+        };
         made.with_context(|| format!("serve: the store: {STATE}"))?;
         command.env("STATE_DIRECTORY", STATE);
     }

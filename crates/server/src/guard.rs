@@ -174,6 +174,9 @@ impl<S: Send + Sync, const ROLE: u8> FromRequestParts<S> for Allowed<ROLE> {
                 let detail = format!("the token has the role {own:?}, and this needs the role {role:?}").to_lowercase();
                 Problem::new(StatusCode::FORBIDDEN, detail)
             }
+            _ if role > Role::Viewer && parts.method == Method::GET => {
+                unauthorized(&format!("this needs a token with the role {role:?}").to_lowercase())
+            }
             _ if parts.method == Method::GET => {
                 unauthorized("this needs a token, or a connection to the server's Unix socket")
             }

@@ -44,14 +44,17 @@ impl Instances {
 
     /// Adds a pipeline that responded at `socket`. Its name is that of the run. A run without a name has the name of
     /// its pipeline, or, if another running pipeline has this name, the name with the process ID. A name does not
-    /// change while the pipeline runs.
-    pub(crate) fn add(&self, hello: Hello, socket: PathBuf) -> Arc<Instance> {
+    /// change while the pipeline runs. The pipeline of a `foreign` user has the number of this user in its name.
+    pub(crate) fn add(&self, hello: Hello, socket: PathBuf, foreign: Option<u32>) -> Arc<Instance> {
         let mut all = self.lock();
         // One process listens at a socket. So another pipeline with this socket has ended, even if that is not known
         // yet.
         let is_gone = |other: &Arc<Instance>| !other.status().is_running() || other.socket() == socket;
         let is_free = |name: &str| all.get(name).is_none_or(is_gone);
         let plain = hello.instance.clone().unwrap_or_else(|| hello.pipeline.clone());
+        // No run has a name with `@`. Pipelines may, so it is replaced.
+        let plain = plain.replace('@', "_");
+        let plain = foreign.map_or_else(|| plain.clone(), |user| format!("{plain}@{user}"));
         // Processes in different containers may have the same ID.
         let numbered = (2_u64..).map(|number| format!("{plain}-{}-{number}", hello.pid));
         let mut names = [plain.clone(), format!("{plain}-{}", hello.pid)].into_iter().chain(numbered);
@@ -87,16 +90,38 @@ mod tests {
         }
     }
 
+    /// Regression: any user of the host could take the name of another user's pipeline.
+    #[test]
+    fn the_pipeline_of_a_foreign_user_never_has_a_plain_name() {
+        let instances = Instances::default();
+        let name = |hello, foreign| instances.add(hello, format!("{foreign:?}").into(), foreign).name().to_owned();
+        assert_eq!(name(hello("edge", None, 7), Some(1_001)), "edge@1001");
+        assert_eq!(name(hello("edge@1002", Some("edge"), 8), Some(1_002)), "edge@1002");
+        assert_eq!(name(hello("edge@1003", None, 9), Some(1_004)), "edge_1003@1004");
+        assert_eq!(name(hello("edge", None, 10), None), "edge");
+        let sockets = Sockets { folders: vec!["/run/forebay".into()], ..Sockets::default() };
+        let own = rustix::process::geteuid().as_raw();
+        for (path, owner, is_trusted) in [
+            ("/tmp/forebay-7/a.sock", 4_000_000, false),
+            ("/tmp/forebay-7/a.sock", 0, true),
+            ("/tmp/forebay-7/a.sock", own, true),
+            ("/run/forebay/a.sock", 4_000_000, true),
+            ("/run/forebay-2/a.sock", 4_000_000, false),
+        ] {
+            assert_eq!(sockets.is_trusted(std::path::Path::new(path), owner), is_trusted, "{path} {owner}");
+        }
+    }
+
     #[test]
     fn a_name_is_kept_and_a_second_pipeline_of_the_name_gets_its_process_id() {
         let instances = Instances::default();
         let names = || instances.list().iter().map(|instance| instance.name().to_owned()).collect::<Vec<_>>();
-        let first = instances.add(hello("gw", None, 7), "a".into());
-        instances.add(hello("gw", None, 8), "b".into());
-        instances.add(hello("gw", Some("edge"), 9), "c".into());
+        let first = instances.add(hello("gw", None, 7), "a".into(), None);
+        instances.add(hello("gw", None, 8), "b".into(), None);
+        instances.add(hello("gw", Some("edge"), 9), "c".into(), None);
         assert_eq!(names(), ["edge", "gw", "gw-8"]);
         first.end(Status::Ended);
-        let again = instances.add(hello("gw", None, 10), "d".into());
+        let again = instances.add(hello("gw", None, 10), "d".into(), None);
         assert_eq!(again.name(), "gw", "the name is free, because its pipeline has ended");
         assert_eq!(names(), ["edge", "gw", "gw-8"]);
         instances.remove(&first);

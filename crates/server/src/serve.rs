@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use forebay_host::users;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 
 use crate::access::{self, Tokens};
 use crate::affinity::Affinity;
@@ -22,8 +24,14 @@ use crate::log::Log;
 use crate::privilege::Helper;
 use crate::rate::Rates;
 use crate::settings::Settings;
-use crate::shared::{Counts, Placed, Shared};
+use crate::shared::{CHANGES, Counts, Placed, Shared};
 use crate::store::{Store, StoreError, StoreLimits};
+
+/// The longest time for which the end of the server waits for changes that are being made.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The time for sending the responses to these changes.
+const RESPOND: Duration = Duration::from_millis(100);
 
 /// Reads settings and tokens. The reader of YAML belongs to the caller.
 pub trait Documents: Send + Sync {
@@ -157,6 +165,7 @@ async fn run(
         store,
         log: Log::default(),
         rates: Rates::default(),
+        changes: Arc::new(Semaphore::new(CHANGES as usize)),
         counts: Counts::default(),
         affinity: affinity.map(|affinity| Mutex::new(Placed { affinity, workers: BTreeSet::new() })),
         started_ms: now_ms(),
@@ -181,6 +190,11 @@ async fn run(
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
+    }
+    // Changes that are being made end, with their records. Later ones wait, and are not made.
+    if let Ok(_all) = timeout(DRAIN, shared.changes.acquire_many(CHANGES)).await {
+        // The responses are sent.
+        sleep(RESPOND).await;
     }
     shared.log.info("ended", "the server ends; pipelines continue");
     Ok(())

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use tokio::sync::Semaphore;
+
 use crate::access::Tokens;
 use crate::affinity::Affinity;
 use crate::alarms::Alarms;
@@ -16,6 +18,9 @@ use crate::overview::InstanceOverview;
 use crate::privilege::Helper;
 use crate::rate::Rates;
 use crate::settings::Settings;
+
+/// The largest number of changes at a time.
+pub(crate) const CHANGES: u32 = 1_024;
 
 /// Everything that the parts of the server share.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Shared {
     pub(crate) store: Recorder,
     pub(crate) log: Log,
     pub(crate) rates: Rates,
+    /// A permit for each change that is being made. The server ends when it has all permits.
+    pub(crate) changes: Arc<Semaphore>,
     pub(crate) counts: Counts,
     /// The cores of this process' threads; `None` if it does not choose them.
     pub(crate) affinity: Option<Mutex<Placed>>,

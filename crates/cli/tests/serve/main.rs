@@ -3,6 +3,7 @@
 
 mod api;
 mod documents;
+mod draining;
 mod http;
 mod lives;
 mod refusals;

@@ -69,9 +69,11 @@ impl Write<'_> {
         work: impl Future<Output = Result<Made, Problem>> + Send + 'static,
     ) -> Result<Response, Problem> {
         let begun = self.begun();
+        // The semaphore is never closed.
+        let change = Arc::clone(&self.shared.changes).acquire_owned().await;
         let shared = Arc::clone(self.shared);
         let finished = tokio::spawn(async move {
-            let _turn = turn;
+            let (_turn, _change) = (turn, change);
             let recorded = shared.store.with(move |store| store.begin_write(&begun)).await;
             shared.alarms.store(recorded.as_ref().err().map(ToString::to_string));
             let id = recorded?;

@@ -56,8 +56,15 @@ impl Sockets {
         Some(found)
     }
 
-    /// Connects to the pipeline at `path`, and exchanges versions.
-    pub(crate) async fn open(&self, path: &Path) -> Result<(Connection, Hello), ClientError> {
+    /// Returns whether a pipeline may have any name: it belongs to root or to this process' user, or the settings name
+    /// its folder. Another user could take the name of a pipeline, and receive its next configuration.
+    pub(super) fn is_trusted(&self, path: &Path, owner: u32) -> bool {
+        let is_named = self.only.is_some() || self.folders.iter().any(|folder| path.starts_with(folder));
+        is_named || owner == 0 || owner == rustix::process::geteuid().as_raw()
+    }
+
+    /// Connects to the pipeline at `path`, and exchanges versions. Also returns the user of its process.
+    pub(crate) async fn open(&self, path: &Path) -> Result<(Connection, Hello, u32), ClientError> {
         let failed = |error| ClientError::Connect { path: path.to_owned(), error };
         let own = match timeout(CONNECT, UnixStream::connect(path)).await {
             Ok(connected) => connected,
@@ -73,7 +80,9 @@ impl Sockets {
             }
             (own, _) => own.map_err(failed)?,
         };
-        Connection::begin(stream, path).await
+        let owner = stream.peer_cred().map_err(failed)?.uid();
+        let (connection, hello) = Connection::begin(stream, path).await?;
+        Ok((connection, hello, owner))
     }
 }
 

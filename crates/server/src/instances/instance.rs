@@ -171,7 +171,7 @@ impl Instance {
         if self.ended().is_some() {
             return Err(ClientError::Ended { path: self.socket.clone(), is_change: false });
         }
-        let (connection, hello) = sockets.open(&self.socket).await?;
+        let (connection, hello, _) = sockets.open(&self.socket).await?;
         if (hello.pid, &hello.started) != (self.hello.pid, &self.hello.started) {
             return Err(ClientError::Ended { path: self.socket.clone(), is_change: false });
         }

@@ -34,7 +34,7 @@ pub(super) struct Watched {
 /// Watches the pipeline at `path` until it ends. `is_first` is false if the last attempt at this socket failed: an
 /// error is then no news.
 pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) -> Watched {
-    let (connection, hello) = match shared.sockets.open(&path).await {
+    let (connection, hello, owner) = match shared.sockets.open(&path).await {
         Ok(opened) => opened,
         // Killed processes leave sockets behind: that is no error.
         Err(error) if is_over(&error) => return Watched { path, is_silent: false, is_found: false },
@@ -45,7 +45,8 @@ pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) ->
             return Watched { path, is_silent: is_transient(&error), is_found: false };
         }
     };
-    let instance = shared.instances.add(hello, path.clone());
+    let foreign = (!shared.sockets.is_trusted(&path, owner)).then_some(owner);
+    let instance = shared.instances.add(hello, path.clone(), foreign);
     shared.alarms.begin(instance.name());
     shared.log.info("instance_found", &format!("{} at {}", instance.name(), path.display()));
     shared.publish_instance(&instance);
