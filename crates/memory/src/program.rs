@@ -1,4 +1,4 @@
-//! Gives the pages of the program that are no longer needed back to the system.
+//! Removes the code of the program from the resident memory.
 
 use std::ffi::c_void;
 use std::fs;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rustix::mm::{Advice, madvise};
 
-/// Removes the code of this program from the resident memory. The system reads the pages that are executed later again,
-/// from its page cache.
+/// Removes the code of this program from the resident memory. When a page is executed later, the system takes it from
+/// its page cache again.
 ///
 /// At the start, a program executes much code once: it parses its arguments, and registers its functions. A process
 /// that then runs for days with little code would keep these pages, and 15 neighbours of each (fault around), as long

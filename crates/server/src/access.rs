@@ -28,7 +28,8 @@ pub enum Role {
 /// A client with its rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A client without a token, at an address of this machine. It reads what metrics show, too.
+    /// A client without a token. At a loopback address, it reads metrics and the state of pipelines. At any other
+    /// address, it reads only `/healthz`.
     Open,
     /// A user of this host, at a Unix socket. It reads what a [`Role::Viewer`] reads.
     Local {

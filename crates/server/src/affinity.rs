@@ -75,8 +75,8 @@ impl Affinity {
     }
 }
 
-/// Restricts all threads of this process to the cores of another process, of which `last` has those of the last call.
-/// The root helper follows the HTTP process in this way.
+/// Restricts all threads of this process to the cores of `process`. The root helper follows the HTTP process in this
+/// way. `last` has the cores of the last call: if they have not changed, the threads stay as they are.
 ///
 /// # Errors
 /// As [`Affinity::keep_off`].

@@ -20,7 +20,7 @@ const KEPT: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A pipeline was found, or has ended.
+    /// A pipeline was found, has become silent, sends again, or has ended.
     Instance,
     /// An alarm began, or ended.
     Alarm,

@@ -42,9 +42,9 @@ impl Instances {
         self.lock().values().cloned().collect()
     }
 
-    /// Adds a pipeline that responded at `socket`. Its name is that of the run. A run without a name has the name of
-    /// its pipeline, or, if another running pipeline has this name, the name with the process ID. A name does not
-    /// change while the pipeline runs. The pipeline of a `foreign` user has the number of this user in its name.
+    /// Adds a pipeline that responded at `socket`. Its name is that of the run, or the pipeline's name if the run has
+    /// none. `foreign` is the user of a pipeline that is not trusted: the number of the user is added. If another
+    /// running pipeline has this name, the process ID is added. A name does not change while the pipeline runs.
     pub(crate) fn add(&self, hello: Hello, socket: PathBuf, foreign: Option<u32>) -> Arc<Instance> {
         let mut all = self.lock();
         // One process listens at a socket. So another pipeline with this socket has ended, even if that is not known

@@ -41,8 +41,8 @@ pub trait Documents: Send + Sync {
     /// All faults of the file, one a line, each with its place.
     fn settings(&self) -> Result<Settings, String>;
 
-    /// Returns the content of the file of tokens, which was checked against its [schema](access::schema). `check`
-    /// returns the faults that the schema cannot judge.
+    /// Reads the file of tokens, checks it against its [schema](access::schema), and passes its content to `check`.
+    /// `check` returns the faults that the schema cannot judge.
     ///
     /// # Errors
     /// All faults of the file, one a line, each with its place.

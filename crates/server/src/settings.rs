@@ -60,7 +60,7 @@ pub struct TlsFiles {
     /// The certificate chain of the server (PEM).
     #[schemars(length(min = 1))]
     pub certificate: PathBuf,
-    /// The private key (PEM). Other users must not be able to read it.
+    /// The private key (PEM). Users outside the file's group must not be able to read or change it.
     #[schemars(length(min = 1))]
     pub key: PathBuf,
     /// The certificates of authorities (PEM). If they are given, a client needs a certificate of one of them.

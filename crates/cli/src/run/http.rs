@@ -50,9 +50,9 @@ impl HttpServer {
             let known = users::find(Path::new("/"), super::super::serve::USER).map(|user| user.name);
             command.arg("--user").arg(known.unwrap_or_else(|_| NO_RIGHTS.to_owned()));
         }
-        // The log of the server would disturb the live table, and lines of JSON.
         // In a process group of its own, the server does not receive Ctrl-C: it ends after the run.
         command.process_group(0);
+        // The server's log would disturb the live table and lines of JSON, so a thread reads and discards it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("--http {listen}"))?;
         let Some(stderr) = child.stderr.take() else { bail!("--http {listen}: the server has no standard error") };

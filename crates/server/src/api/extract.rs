@@ -74,7 +74,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
     }
 }
 
-/// The body of a request, whose media type is one of those that the handler names.
+/// The body of a request. [`text`](Self::text) and [`json`](Self::json) check its media type.
 pub(super) struct Body {
     /// The media type, in lower case, without parameters.
     pub(super) media_type: String,

@@ -62,7 +62,7 @@ pub(super) async fn events(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).text("")))
 }
 
-/// The place of a viewer. Their number is limited.
+/// Counts a viewer until it is dropped. There are at most `limits.viewers`.
 struct Seat(Arc<Shared>);
 
 impl Seat {
@@ -163,8 +163,8 @@ impl Viewer {
         Event::default().id(shared.events.tag(last)).event("state").data(data.to_string())
     }
 
-    /// Adds the counters of all watched pipelines. They have the number of the last event that the viewer has before
-    /// them: with their own, a viewer that connects again would miss events, or receive some twice.
+    /// Adds the reports of all watched pipelines. Each has the number of the last event before the reports, not a
+    /// number of its own. Otherwise a viewer that connects again would miss events, or receive some twice.
     fn add_counters(&mut self, last: u64) {
         for instance in self.shared().instances.list() {
             let live = instance.live();
@@ -177,8 +177,8 @@ impl Viewer {
         }
     }
 
-    /// Returns whether the rights of the client still hold. Events come every second, so that a token that has ended is
-    /// noticed soon.
+    /// Returns whether the rights of the client still hold. This is checked at each event. While a pipeline runs, an
+    /// event comes every second, so a token that has ended is noticed soon.
     fn is_admitted(&self) -> bool {
         let is_current = self.expires.is_none_or(|expires| expires > Timestamp::now());
         is_current && Arc::ptr_eq(&self.tokens, &self.shared().tokens())

@@ -58,7 +58,7 @@ impl Made {
 }
 
 impl Write<'_> {
-    /// Makes the write. The audit log has the write before it is made: if it cannot be recorded, it is not made.
+    /// Records the write in the audit log, and then makes it. A write that cannot be recorded is not made.
     ///
     /// The write continues if the client goes away, so that its record is complete, and so that its response is
     /// remembered before the next write of the pipeline has its turn.

@@ -1,4 +1,4 @@
-//! A connection that fails if the client neither reads nor writes for too long.
+//! A connection whose writes have a time limit.
 
 use std::io;
 use std::pin::Pin;

@@ -54,7 +54,8 @@ pub struct Live {
     pub at: Option<Instant>,
     /// The version of the configuration in force, and the number of its accepted changes.
     pub configuration: Option<(String, u64)>,
-    /// The number of the last event that contains a message of this pipeline.
+    /// The number, in the server's stream, of the last event with counters of this pipeline
+    /// ([`ServerEvent::id`](crate::events::ServerEvent::id)).
     pub event: u64,
 }
 

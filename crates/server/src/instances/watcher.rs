@@ -112,7 +112,7 @@ async fn run_once(shared: &Arc<Shared>, instance: &Arc<Instance>, connection: Op
     };
     tokio::select! {
         _ = follow_counters(shared, instance, connection) => {}
-        // These two end only with the pipeline, which the counters notice.
+        // These two never return: they connect again if a connection breaks.
         () = follow_events(shared, instance) => {}
         () = history::record(shared, instance) => {}
     }

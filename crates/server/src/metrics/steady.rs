@@ -34,8 +34,8 @@ struct Held {
 }
 
 impl SteadyCounters {
-    /// Replaces each counter of an instance that has decreased by less than half by its previous value. A larger
-    /// decrease is a restart of this counter: a reload removed its module, and another reload added the module again.
+    /// If a count of an instance has decreased by at most half, keeps its previous value. A larger decrease is a
+    /// restart of this counter: a reload removed its module, and another reload added the module again.
     /// Times never decrease. If the instance has another start time, its counters start again.
     pub fn hold(&mut self, families: &mut [Family], instances: &[InstanceMetrics<'_>]) {
         self.pass += 1;

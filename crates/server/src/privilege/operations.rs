@@ -70,7 +70,7 @@ impl<'a> Operations<'a> {
         (self.log)(line);
     }
 
-    /// Does what `request`, the text of a request, requests. Changes nothing on the host.
+    /// Parses a request, does its operation, and returns the response. Changes nothing on the host.
     pub(super) fn respond(&self, request: &[u8]) -> Prepared {
         let done = HelperRequest::parse(request).map_err(Failure::Refused).and_then(|request| match request {
             HelperRequest::Identity {} => encode(identity()).map(|message| (message, None)),

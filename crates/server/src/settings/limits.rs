@@ -25,7 +25,8 @@ pub struct Limits {
     /// seconds.
     #[schemars(range(min = 1, max = 600))]
     pub patience_s: u32,
-    /// The size of the history in the store, in megabytes.
+    /// The largest size of the store, in megabytes. The oldest history is removed first; the audit log is never
+    /// removed.
     #[schemars(range(min = 10, max = 100_000))]
     pub store_mb: u64,
 }

@@ -55,8 +55,8 @@ pub struct AuditRecord {
     /// The beginning of the write.
     #[serde(flatten)]
     pub begun: WriteBegun,
-    /// The end of the write. `null` means that the write still runs, that the server was killed, or that the instance
-    /// did not respond. In the last two cases, the effect is unknown.
+    /// The end of the write. `null` means that the write still runs, that the server was killed, or that the end could
+    /// not be recorded. In the last two cases, and if the status is 504, the effect is unknown.
     pub ended: Option<WriteEnded>,
 }
 

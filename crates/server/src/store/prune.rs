@@ -27,10 +27,11 @@ impl Store {
     /// remembered responses that are older than 24 hours. `now` is in milliseconds since 1970. If the database is then
     /// above its limit of bytes, removes the oldest samples of all instances, and gives the space back to the system.
     ///
-    /// Writes missing rows of 5 minutes first. The server calls this every few minutes.
+    /// Writes missing rows of 5 minutes first. The server calls this about once a minute.
     ///
     /// # Errors
-    /// Returns an error if the database cannot be changed. Nothing is removed then.
+    /// Returns an error if the database cannot be changed: then nothing is removed. Also returns an error if the space
+    /// cannot be given back, after the rows were removed.
     pub fn prune(&mut self, now: i64) -> Result<(), StoreError> {
         // Instances and layouts may be removed, and their numbers given to others.
         self.last.clear();
