@@ -129,6 +129,8 @@ fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Resu
         made.with_context(|| format!("serve: the store: {STATE}"))?;
         command.env("STATE_DIRECTORY", STATE);
     }
+    // The helper works for a moment each second, with a small part of the code that the start has used.
+    forebay_memory::release_program_pages();
     let only = arguments.only.as_deref().and_then(Path::parent).map(Path::to_owned);
     let folders: Vec<_> = settings.sockets.iter().cloned().chain(only).collect();
     let status = privilege::supervise(command, &user, Operations::new(&folders, &|line| printed::last_err(line)))

@@ -7,9 +7,10 @@ mod http;
 #[path = "serve/server.rs"]
 mod server;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -61,6 +62,7 @@ fn print(line: &str) {
 fn has(test: &str, programs: &[&str]) -> bool {
     for program in programs {
         if let Err(error) = Command::new(program).arg("--version").output() {
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{program}: {error}");
             print(&format!("skipped: {test}: no {program}: {error}"));
             return false;
         }
@@ -92,6 +94,9 @@ impl Scene {
     }
 }
 
+/// The largest number of ports that are tried.
+const ATTEMPTS: usize = 5;
+
 /// A running Prometheus. It is killed when this value is dropped.
 struct Prometheus {
     process: Child,
@@ -113,21 +118,34 @@ scrape_configs:
             scene.server.address
         );
         fs::write(&config, text).expect("a writable folder");
-        let address = free_address();
-        let log = fs::File::create(scene.folder.path().join("prometheus.log")).expect("a writable folder");
-        let process = Command::new("prometheus")
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", scene.folder.path().join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("it is installed");
-        let prometheus = Self { process, address };
-        let is_ready = || TcpStream::connect(&prometheus.address).is_ok() && prometheus.get("/-/ready").is_some();
-        wait_for("Prometheus to be ready", is_ready);
-        prometheus
+        // Another process may take the free port before Prometheus does.
+        for _ in 0..ATTEMPTS {
+            let address = free_address();
+            let path = scene.folder.path().join("prometheus.log");
+            let log = fs::File::create(&path).expect("a writable folder");
+            let process = Command::new("prometheus")
+                .arg(format!("--config.file={}", config.display()))
+                .arg(format!("--storage.tsdb.path={}", scene.folder.path().join("data").display()))
+                .arg(format!("--web.listen-address={address}"))
+                .args(more)
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("it is installed");
+            let prometheus = RefCell::new(Self { process, address });
+            let has_ended = || prometheus.borrow_mut().process.try_wait().expect("a child").is_some();
+            let is_ready = || {
+                let prometheus = prometheus.borrow();
+                TcpStream::connect(&prometheus.address).is_ok() && prometheus.get("/-/ready").is_some()
+            };
+            wait_for("Prometheus to be ready", || has_ended() || is_ready());
+            if !has_ended() {
+                return prometheus.into_inner();
+            }
+            let log = fs::read_to_string(&path).expect("own file");
+            assert!(log.contains("address already in use"), "{log}");
+        }
+        panic!("Prometheus finds no free port");
     }
 
     /// Returns the body of a response with the status 200.

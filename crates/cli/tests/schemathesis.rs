@@ -177,7 +177,8 @@ fn responses_are_as_the_description_of_the_api_says() {
     for round in 0..all.div_ceil(ROUND) {
         let report = run(&program, (all - round * ROUND).min(ROUND), round + 1);
         requests += report["test_cases"]["generated"].as_u64().expect("a number");
-        // Otherwise, only refusals were tested.
+        // Otherwise, only refusals were tested. Valid changes are tested by `every_response_matches_its_schema`: random
+        // ones are seldom valid.
         for operation in [
             "GET /api/v1/instances/{name}/history",
             "GET /api/v1/instances/{name}/modules/{module}",
@@ -187,5 +188,6 @@ fn responses_are_as_the_description_of_the_api_says() {
         }
     }
     print(&format!("{requests} requests of Schemathesis, {all} examples per operation"));
-    assert!(requests > 100, "{requests}");
+    let least = if all >= 300 { 10_000 } else { 100 };
+    assert!(requests > least, "{requests} requests: {least} are needed");
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::access::{Access, Peer, Role, Tokens, end_of};
+use crate::access::{Peer, Tokens, end_of};
 use crate::metrics::negotiate;
 use crate::settings::{Listen, Settings};
 use crate::{guard, privilege};
@@ -38,7 +38,7 @@ pub fn fuzz_server(bytes: &[u8]) {
             {
                 let peer = Peer::Local { uid: 1, pid: None };
                 let access = tokens.access(text, &peer, Timestamp::UNIX_EPOCH);
-                assert!(access.is_err() || access.is_ok_and(|access: Access| access.is(Role::Viewer)));
+                assert!(access.is_err(), "the file has hashes, and its text is no token");
             }
         }
         _ => {}

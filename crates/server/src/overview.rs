@@ -54,8 +54,9 @@ impl InstanceOverview {
             tick.as_ref().and_then(|tick| rate(of(tick), tick.interval_s))
         };
         let flows = live.whole.as_ref().map(|whole| whole.flows.as_slice()).unwrap_or_default();
-        let has_objective =
-            |flow: &&forebay_protocol::report::FlowReport| flow.slo_us.is_some() || flow.min_rate_pps.is_some();
+        let has_objective = |flow: &&forebay_protocol::report::FlowReport| {
+            flow.slo_us.is_some() || flow.min_rate_pps.is_some() || flow.min_rate_bps.is_some()
+        };
         Self {
             name: instance.name().to_owned(),
             status,

@@ -111,11 +111,12 @@ mod tests {
         fn no_client_exceeds_its_rate(gaps in prop::collection::vec(0..50_u64, 1..300), rate in 1..200_u32) {
             let (rates, start) = (Rates::default(), Instant::now());
             let (mut now, mut admitted) = (start, 0_u32);
-            for gap in gaps {
+            for (gap, offered) in gaps.into_iter().zip(1_u32..) {
                 now += Duration::from_millis(gap);
                 admitted += u32::from(rates.admit(Client::User(1), rate, now).is_ok());
                 let most = f64::from(rate) * BURST_S + f64::from(rate) * (now - start).as_secs_f64();
                 prop_assert!(f64::from(admitted) <= most + 1e-6);
+                prop_assert!(f64::from(admitted) >= f64::from(offered).min(f64::from(rate) * BURST_S).floor());
                 if let Err(wait) = rates.admit(Client::User(2), rate, now) {
                     prop_assert!(rates.admit(Client::User(2), rate, now + wait + Duration::from_micros(1)).is_ok());
                 }

@@ -191,6 +191,7 @@ async fn run(
             _ = interrupt.recv() => break,
         }
     }
+    shared.log.info("ending", "changes that are being made end first");
     // Changes that are being made end, with their records. Later ones wait, and are not made.
     if let Ok(_all) = timeout(DRAIN, shared.changes.acquire_many(CHANGES)).await {
         // The responses are sent.
@@ -224,8 +225,13 @@ fn read_again(shared: &Shared, documents: &dyn Documents, replace_tls: &watch::S
     match read() {
         Ok((settings, tokens, tls)) => {
             let now = shared.settings();
-            if settings.addresses() != now.addresses() || settings.store != now.store {
-                shared.log.warn("restart_needed", "`listen` and `store` change only when the server is started again");
+            let fixed = |of: &Settings| {
+                let limits = (of.limits.connections, of.limits.store_mb);
+                (of.addresses(), of.store.clone(), of.user.clone(), of.sockets.clone(), limits)
+            };
+            if fixed(&settings) != fixed(&now) {
+                let names = "`listen`, `store`, `user`, `sockets`, `limits.connections` and `limits.store_mb`";
+                shared.log.warn("restart_needed", &format!("{names} change only when the server is started again"));
             }
             // The addresses stay, and with them the need for TLS.
             let settings = Settings { listen: now.listen.clone(), store: now.store.clone(), ..settings };

@@ -9,15 +9,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use forebay_protocol::response::{Configuration, Hello, TableSummary};
 use forebay_protocol::{Request, Response, VERSION};
 use rustix::process::Signal;
 
+use crate::http::{connect, exchange, request};
 use crate::server::{Server, Tokens, folder, give};
 
-/// Serves as a pipeline with one table. Reports each request for a change to `begun`, and responds to it after a message
-/// from `release`.
+/// The time after which a step counts as missing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Serves as a pipeline with one table. Reports each request for a change to `begun`, and responds to it after a
+/// message from `release`.
 fn serve_as_pipeline(socket: &Path, begun: Sender<()>, release: Receiver<()>) {
     let listener = UnixListener::bind(socket).expect("a writable folder");
     // The server may be another user.
@@ -38,7 +43,7 @@ fn respond(mut stream: UnixStream, begun: &Sender<()>, release: &Mutex<Receiver<
         let Ok(request) = serde_json::from_str::<Request>(&line) else {
             if line.is_empty() {
                 begun.send(()).expect("the test waits");
-                release.lock().expect("no panic").recv().expect("the test sends it");
+                release.lock().expect("no panic").recv_timeout(PATIENCE).expect("the test sends it");
                 let changed = Response::Changed { made: 1, entries: 1, refused: vec![], refusals: 0, warnings: vec![] };
                 write_line(&mut stream, &changed);
             }
@@ -99,18 +104,18 @@ fn a_change_that_is_being_made_ends_before_the_server() {
     let server = Server::with(folder.path(), &settings, &[]);
     crate::server::wait_for("the pipeline", || server.get("/api/v1/instances/played").status == 200);
     let authorization = format!("Bearer {}", tokens.operator);
-    std::thread::scope(|scope| {
-        let change = scope.spawn(|| {
-            let headers = [("Authorization", authorization.as_str()), ("Content-Type", "text/plain")];
-            server.send("POST", "/api/v1/instances/played/tables/route/routes/changes", &headers, "add 10.0.0.0/8 1")
-        });
-        is_begun.recv().expect("the change reaches the pipeline");
-        server.signal(Signal::TERM);
-        // The server still responds, because it waits for the change.
-        assert_eq!(server.get("/healthz").status, 200);
-        release.send(()).expect("the pipeline waits");
-        assert_eq!(change.join().expect("a response").status, 200);
-    });
+    let headers = [("Authorization", authorization.as_str()), ("Content-Type", "text/plain")];
+    let path = "/api/v1/instances/played/tables/route/routes/changes";
+    let change = request("POST", path, &headers, "add 10.0.0.0/8 1");
+    let mut stream = connect(&server.address);
+    let change = std::thread::spawn(move || exchange(&mut stream, change.as_bytes()));
+    is_begun.recv_timeout(PATIENCE).expect("the change reaches the pipeline");
+    server.signal(Signal::TERM);
+    server.line("event=ending");
+    // The server still responds, because it waits for the change.
+    assert_eq!(server.get("/healthz").status, 200);
+    release.send(()).expect("the pipeline waits");
+    assert_eq!(change.join().expect("a response").status, 200);
     assert_eq!(server.end(), Some(0));
     let server = Server::with(folder.path(), &settings, &[]);
     let records = server.get_as(&tokens.admin, "/api/v1/audit").json()["records"].clone();

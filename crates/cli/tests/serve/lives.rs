@@ -89,6 +89,8 @@ fn a_pipeline_that_starts_after_the_server_is_found_reloaded_and_ended() {
     assert!(has_c("/api/v1/instances/edge/graph"));
     pipeline.end();
     server.wait_for("edge", "ended");
+    let metrics = server.get("/metrics").body;
+    assert!(!metrics.contains("instance=\"edge\""), "{metrics}");
     assert!(alarms(&server).is_empty(), "{:?}", alarms(&server));
     let detail = server.get("/api/v1/instances/edge/modules").problem(503);
     assert!(detail.contains("has ended"), "{detail}");
@@ -104,6 +106,7 @@ fn a_killed_pipeline_is_an_alarm_until_it_starts_again() {
     wait_for("packets", || entered(&server, "edge") >= 20_000);
     pipeline.kill();
     server.wait_for("edge", "killed");
+    assert!(server.get("/metrics").body.contains("forebay_instance_up{instance=\"edge\"} 0\n"));
     let all = alarms(&server);
     assert_eq!(all.len(), 1, "{all:?}");
     let expected = json!(["instance_killed", "critical", "edge", ""]);
@@ -163,7 +166,8 @@ fn a_suspended_pipeline_is_silent_and_delays_no_other() {
     }
     waiting.set_nonblocking(true).expect("own socket");
     let early = waiting.peek(&mut [0]).map_err(|error| error.kind());
-    assert_eq!(early, Err(ErrorKind::WouldBlock), "the suspended pipeline cannot have responded");
+    // A slow machine may take longer than the server waits: then the response is a refusal.
+    let allowed: &[u16] = if early == Err(ErrorKind::WouldBlock) { &[200, 504] } else { &[504] };
     waiting.set_nonblocking(false).expect("own socket");
     server.wait_for("slow", "silent");
     wait_for("the alarm", || alarms(&server).iter().any(|alarm| alarm["alarm"] == "instance_silent"));
@@ -173,8 +177,7 @@ fn a_suspended_pipeline_is_silent_and_delays_no_other() {
         assert!(metrics.contains(line), "{metrics}");
     }
     silent.signal(Signal::CONT);
-    // A slow machine may take longer than the server waits.
-    assert!([200, 504].contains(&read(&mut BufReader::new(waiting)).status));
+    assert!(allowed.contains(&read(&mut BufReader::new(waiting)).status));
     server.wait_for("slow", "running");
     wait_for("the end of the alarm", || alarms(&server).iter().all(|alarm| alarm["alarm"] != "instance_silent"));
     silent.end();

@@ -101,7 +101,7 @@ impl Pipeline {
             "--no-live",
             "--json",
             "--duration",
-            "300s",
+            "7200s",
         ]);
         command.args(["--socket"]).arg(folder.join(format!("{name}.sock"))).args(more).arg(file);
         let mut process =

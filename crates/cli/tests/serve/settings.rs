@@ -110,6 +110,10 @@ fn the_http_process_has_no_rights() {
         assert_eq!(line("Gid:"), [NO_RIGHTS; 4].join("\t"));
         assert_eq!(line("Groups:"), "");
         assert_eq!(server.get("/readyz").status, 200, "the helper responds");
+        server.signal(Signal::STOP);
+        wait_for("the helper to be missed", || server.get("/readyz").status == 503);
+        server.signal(Signal::CONT);
+        wait_for("the helper to respond again", || server.get("/readyz").status == 200);
     }
 }
 

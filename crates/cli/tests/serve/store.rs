@@ -35,7 +35,8 @@ fn settings(store: &Path) -> String {
 
 /// Returns the change with this number.
 fn change(number: u32) -> String {
-    format!("add 10.{}.{}.0/24 1", (number >> 8) & 255, number & 255)
+    let [_, high, middle, low] = number.to_be_bytes();
+    format!("add 10.{high}.{middle}.{low}/32 1")
 }
 
 /// Returns the bytes of a request that makes a change.

@@ -58,7 +58,9 @@ pub(super) async fn metrics(
     Parameters(query): Parameters<MetricsQuery>,
     headers: HeaderMap,
 ) -> Response {
-    let all = shared.instances.list();
+    // A pipeline that has ended on purpose has no series: Prometheus sees that it is gone. A killed one is down.
+    let mut all = shared.instances.list();
+    all.retain(|instance| instance.status() != Status::Ended);
     // A pipeline that does not respond has no figures. Its `forebay_instance_up` is 0.
     let reports = join_all(all.iter().map(async |instance| match instance.status() {
         Status::Running => instance.reports.get(instance, &shared.sockets).await.ok(),

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::time::timeout;
 
 use super::Server;
 use super::extract::Parameters;
@@ -25,6 +26,9 @@ use crate::shared::Shared;
 
 /// The time after which a viewer without events receives a comment, so that both sides notice a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The time after which the rights of a viewer without events are judged again.
+const JUDGE: Duration = Duration::from_secs(5);
 
 /// The query of the stream.
 #[derive(Debug, Deserialize)]
@@ -193,7 +197,9 @@ impl Viewer {
             if let Some(event) = self.first.pop_front() {
                 return Some(event);
             }
-            match self.queue.recv().await {
+            // Without events, the rights are judged again after a while.
+            let Ok(received) = timeout(JUDGE, self.queue.recv()).await else { continue };
+            match received {
                 Ok(event) if self.wants(&event) => return Some(self.written(&event)),
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => {

@@ -149,6 +149,11 @@ pub(super) async fn change(
     if lines.is_empty() {
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body has no change: write one a line"));
     }
+    // `key=@FILE` would make the pipeline open any file of its user.
+    if let Some(at) = lines.iter().position(|line| line.contains("=@")) {
+        let detail = format!("change {}: a change over HTTP may not name a file: write the value itself", at + 1);
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
     let path = format!("/api/v1/instances/{name}/tables/{module}/{table}/changes");
     let repeatable = Repeatable::of(&headers, &access, &[b"POST", path.as_bytes(), text.as_bytes()])?;
     check_table(&shared, &instance, &module, &table).await?;

@@ -203,9 +203,13 @@ impl Repeatable {
     /// Keeps a response for a day.
     async fn keep(self, shared: &Shared, response: Response) -> Result<Response, Problem> {
         let (parts, body) = response.into_parts();
-        let body = to_bytes(body, MAX_BODY)
+        // The body is in memory already.
+        let body = to_bytes(body, usize::MAX)
             .await
-            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the response is too long"))?;
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the response cannot be read"))?;
+        if body.len() > MAX_BODY {
+            return Ok(Response::from_parts(parts, body.into()));
+        }
         let text = |name: header::HeaderName| {
             parts.headers.get(name).and_then(|text| text.to_str().ok()).unwrap_or_default().to_owned()
         };
