@@ -201,7 +201,9 @@ impl Server {
     /// Starts a server with exactly these arguments.
     pub fn spawn(folder: &Path, arguments: &[&str]) -> Result<Self, Refused> {
         let mut command = Command::new(FOREBAY);
-        command.arg("serve").args(arguments).env("XDG_RUNTIME_DIR", folder.join("nothing"));
+        // The folders in which pipelines listen by default hold those of other tests.
+        let nothing = folder.join("nothing");
+        command.arg("serve").args(arguments).env("XDG_RUNTIME_DIR", &nothing).env("TMPDIR", &nothing);
         if is_root() && !arguments.contains(&"--user") {
             command.args(["--user", NO_RIGHTS]);
         }
