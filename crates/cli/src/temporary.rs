@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use forebay_bench::program::PARENT;
@@ -12,9 +13,33 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use tempfile::TempDir;
 
+/// The folder of all temporary files of this process.
+pub(crate) struct Folder {
+    /// `None` only while it is dropped.
+    folder: Option<TempDir>,
+    /// Locked by the thread that removes the folder.
+    removal: Arc<Mutex<()>>,
+}
+
+impl Folder {
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.as_ref().expect("it is there until it is dropped").path()
+    }
+}
+
+impl Drop for Folder {
+    /// Removes the folder. After a signal, this waits until the other thread has removed it and ended the process: if
+    /// this thread went on, the process could end before that.
+    fn drop(&mut self) {
+        let _removal = self.removal.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.folder.take());
+    }
+}
+
 /// Creates the folder of all temporary files of this process. The folder is removed when the result is dropped, or if a
 /// signal ends the process.
-pub(crate) fn folder() -> anyhow::Result<TempDir> {
+pub(crate) fn folder() -> anyhow::Result<Folder> {
     let parent = std::env::temp_dir();
     let context =
         || format!("{}: cannot create a temporary folder there (TMPDIR sets another parent)", parent.display());
@@ -25,16 +50,19 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
         Signals::new([SIGINT, SIGTERM, SIGHUP].iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))?;
     let folder = tempfile::Builder::new().prefix("forebay-").tempdir().with_context(context)?;
     let path = folder.path().to_owned();
+    let removal = Arc::new(Mutex::new(()));
     // The process has one such folder: the first call sets it.
     if tempfile::env::override_temp_dir(&path).is_ok() {
+        let removal = Arc::clone(&removal);
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if let Some(signal) = signals.forever().next() {
+                let _removal = removal.lock().unwrap_or_else(PoisonError::into_inner);
                 remove(&path);
                 let _ = emulate_default_handler(signal);
             }
         })?;
     }
-    Ok(folder)
+    Ok(Folder { folder: Some(folder), removal })
 }
 
 /// Removes a folder although other processes may still be creating files in it.
