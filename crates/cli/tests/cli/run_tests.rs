@@ -85,7 +85,8 @@ fn lacks_python() -> bool {
 
 const PASSES: &str = "echo 'test result: ok. 3 passed'";
 const FAILS: &str =
-    "printf 'failures:\\n\\n---- a::b ----\\n\\nfailures:\\n    a::b\\n    c\\n\\ntest result: FAILED\\n'; exit 101";
+    "printf 'failures:\\n\\n---- a::b stdout ----\\n\\nat a.rs:1:\\nwhy\\nstack backtrace:\\n   0: main\\n\\n'
+printf '\\nfailures:\\n    a::b\\n    c\\n\\ntest result: FAILED\\n'; exit 101";
 
 #[test]
 fn run_tests_reports_the_binaries_that_fail() {
@@ -100,7 +101,8 @@ fn run_tests_reports_the_binaries_that_fail() {
 
     let done = Workspace::new(&[FAILS, PASSES, "exit 3"], 0).run(&[], &[("FOREBAY_TEST_JOBS", "1")]);
     assert_eq!(done.code, Some(1), "{}{}", done.out, done.err);
-    assert!(done.out.contains("\nFAILED: one/test0: a::b, c\n"), "{}", done.out);
+    let failure = "\nFAILED: one/test0: a::b, c\n  a::b\n    at a.rs:1:\n    why\n";
+    assert!(done.out.contains(failure) && !done.out.contains("    why\n    "), "{}", done.out);
     assert!(done.out.contains("\nFAILED: one/test2: ended with 3\n"), "{}", done.out);
     assert!(done.out.contains("test result: ok. 3 passed"), "the others ran: {}", done.out);
 
