@@ -343,10 +343,10 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         }
         memory.push(process_resources().0);
         if reload.is_multiple_of(ROUND) {
-            // An ended thread may exist for a moment longer.
+            // An ended thread and its files may exist for a moment longer, also at the first look.
             let mut now = process_resources();
             for _ in 0..100 {
-                if resources.first().is_none_or(|first: &(u64, usize, usize)| (first.1, first.2) == (now.1, now.2)) {
+                if resources.first().is_none_or(|first: &(u64, usize, usize)| now.1 <= first.1 && now.2 <= first.2) {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -385,7 +385,8 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         resources.iter().map(|(_, files, threads)| (files, threads)).collect::<Vec<_>>(),
     );
     assert!(held > 0 && replaced > 0, "held packets were dropped with their module, and reported");
-    assert!(resources.windows(2).all(|pair| (pair[0].1, pair[0].2) == (pair[1].1, pair[1].2)), "{resources:?}");
+    let first = resources[0];
+    assert!(resources.iter().all(|it| it.1 <= first.1 && it.2 <= first.2), "{resources:?}");
     // A fiftieth, plus memory that the allocator keeps and that packets touch for the first time.
     assert!(late <= early + early / 50 + 8_192, "memory grows: {memory:?}");
 }
