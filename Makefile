@@ -84,11 +84,11 @@ fuzz: rust ## run every fuzz target for FUZZ_SECONDS (60)
 	@scripts/install-cargo-fuzz
 	scripts/fuzz
 
-hostile: rust ## send 10 million mutated frames through every function and through whole gateways, and 10 000 wrong requests to the API; kill the server 100 times, and 500 times while it writes
+hostile: rust ## send 10 million mutated frames through every function and through whole gateways, and 10 000 wrong requests to the API; send 10 000 requests per second for a minute; kill the server 100 times, and 500 times while it writes
 	@scripts/install-python schemathesis
 	FOREBAY_HOSTILE_FRAMES=10000000 cargo test --release -p forebay-cli --test hostile -- --nocapture
 	FOREBAY_API_EXAMPLES=300 cargo test --release -p forebay-cli --test schemathesis -- --nocapture
-	FOREBAY_SERVER_KILLS=100 FOREBAY_STORE_KILLS=500 cargo test --release -p forebay-cli --test serve -- --nocapture kill
+	FOREBAY_SERVER_KILLS=100 FOREBAY_STORE_KILLS=500 FOREBAY_FLOOD_SECONDS=60 cargo test --release -p forebay-cli --test serve -- --nocapture kill flood
 
 soak: rust ## run 1 000 reloads and 1 000 moves of modules under load, then ten minutes of changes with workers added and removed (`make test`: shorter)
 	FOREBAY_RELOADS=1000 cargo test --release -p forebay-cli --test reloads -- --nocapture

@@ -47,6 +47,7 @@ mod start;
 mod strain;
 mod summary;
 mod temporary;
+mod token;
 mod topology;
 mod usecase;
 
@@ -141,7 +142,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Move(arguments) => return remote::or_json_error(arguments.json, remote::move_modules(&arguments)),
         Command::Table(table) => return remote::or_json_error(table.json, remote::change(&table)),
         Command::Serve(arguments) => return serve::serve(&arguments),
-        Command::Token(arguments) => serve::token(&arguments)?,
+        Command::Token(arguments) => token::token(&arguments)?,
         Command::Check(check) => check::check(&check)?,
         Command::Graph(arguments) => remote::or_json_error(arguments.json, graph::graph(&arguments))?,
         Command::List { what, json } => list::list(what, json)?,

@@ -1,6 +1,5 @@
-//! `forebay serve`: starts the server of this host, and `forebay token`: makes a token for its clients.
+//! `forebay serve`: starts the server of this host.
 
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,11 +8,11 @@ use anyhow::{Context, anyhow, bail};
 use forebay_host::users;
 use forebay_pipeline::{Document, Problems, Rules, Source};
 use forebay_protocol::check::Fault;
-use forebay_server::access::{self, Token};
+use forebay_server::access;
 use forebay_server::privilege::{self, Helper, Operations, Starter};
 use forebay_server::settings::{self, Settings};
 use forebay_server::{Documents, Serve};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{Answer, args, printed};
 
@@ -63,13 +62,20 @@ impl Documents for Arguments {
 
 /// Reads a YAML file, checks it against `rules`, and passes its value to `read`.
 fn document(path: &Path, rules: &Rules, read: impl FnOnce(&Value) -> Result<(), Vec<Fault>>) -> Result<(), Problems> {
-    let source = Source::read(path)?;
+    let mut source = Source::read(path)?;
+    let is_blank = |line: &str| line.trim_start().is_empty() || line.trim_start().starts_with('#');
+    if source.text().lines().all(is_blank) {
+        // A file in which nothing is set.
+        source = Source::new("{}", source.file(), source.base());
+    }
     let document = Document::read(&source, rules)?;
     read(&document.value()).map_err(|faults| document.problems(faults))
 }
 
 /// Serves until a signal ends the server.
 pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
+    // Processes that are started as /proc/self/exe are called `exe`.
+    rustix::thread::set_name(c"forebay").context("serve")?;
     // The HTTP process follows the root helper.
     if let Some(parent) = arguments.parent.filter(|_| !arguments.http_process) {
         privilege::end_with_parent(parent).context("serve")?;
@@ -141,34 +147,4 @@ fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Resu
         Some(_) => Ok(Answer::Failed),
         None => bail!("serve: a signal ended the HTTP process ({status})"),
     }
-}
-
-/// Prints a new token and its entry in the file of tokens.
-pub(crate) fn token(arguments: &args::NewToken) -> anyhow::Result<()> {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_.@-".contains(letter);
-    let name = &arguments.name;
-    if !(1..=64).contains(&name.len()) || !name.chars().all(is_name) {
-        bail!("token: '{name}': allowed are 1 to 64 letters, digits, '_', '.', '@' and '-'");
-    }
-    let token = Token::random().context("token")?;
-    let mut entry = json!({ "name": name, "sha256": token.hash(), "role": arguments.role });
-    for (key, value) in [("user", &arguments.user), ("expires", &arguments.expires)] {
-        if let Some(value) = value {
-            entry[key] = json!(value);
-        }
-    }
-    if arguments.json {
-        writeln!(printed::out(), "{}", json!({ "token": token.text(), "entry": entry }))?;
-        return Ok(());
-    }
-    writeln!(printed::err(), "token: {}", token.text())?;
-    writeln!(printed::err(), "It is not kept anywhere: copy it now. The entry for the file of tokens:")?;
-    let mut out = printed::out();
-    writeln!(out, "  - name: {name}")?;
-    for key in ["sha256", "role", "user", "expires"] {
-        if let Some(value) = entry[key].as_str() {
-            writeln!(out, "    {key}: \"{value}\"")?;
-        }
-    }
-    Ok(())
 }

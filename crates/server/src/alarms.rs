@@ -186,12 +186,12 @@ impl Alarms {
     }
 
     /// Begins or ends the alarm of a silent pipeline. Returns whether that is a change.
-    pub(crate) fn status(&self, instance: &str, status: Status) -> bool {
+    pub(crate) fn status(&self, instance: &str, pid: u32, status: Status) -> bool {
         let key = (Some(instance.to_owned()), AlarmName::InstanceSilent, String::new());
         let was_silent = self.lock().contains_key(&key);
         match status {
             Status::Silent if !was_silent => {
-                let cause = "the pipeline has sent nothing for two seconds".to_owned();
+                let cause = format!("the pipeline (process {pid}) has sent nothing for two seconds");
                 self.raise(Some(instance), AlarmName::InstanceSilent, "", cause, None);
                 true
             }
@@ -204,11 +204,11 @@ impl Alarms {
     }
 
     /// Ends the alarms of a pipeline that has ended. If it was killed, that is an alarm.
-    pub(crate) fn end(&self, instance: &str, status: Status) {
+    pub(crate) fn end(&self, instance: &str, pid: u32, status: Status) {
         self.clear(|(of, ..), _| of.as_deref() == Some(instance));
         if status == Status::Killed {
-            let cause = "the pipeline's process ended without closing its socket: it was killed, or has crashed";
-            self.raise(Some(instance), AlarmName::InstanceKilled, "", cause.to_owned(), Some(KILLED));
+            let cause = format!("process {pid} ended without removing its socket: it was killed, or has crashed");
+            self.raise(Some(instance), AlarmName::InstanceKilled, "", cause, Some(KILLED));
         }
     }
 

@@ -7,6 +7,7 @@ mod extract;
 mod health;
 mod history;
 mod instances;
+mod metrics;
 mod openapi;
 mod stream;
 mod tables;
@@ -35,7 +36,7 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
     OpenApiRouter::new()
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
+        .routes(routes!(metrics::metrics))
         .routes(routes!(health::openapi_json))
         .routes(routes!(instances::list))
         .routes(routes!(instances::overview))

@@ -19,6 +19,9 @@ pub use discovery::{Discovery, Sockets};
 pub use instance::{Instance, Live, Status};
 pub use reports::Reports;
 
+/// The largest number of listed pipelines of users that are not trusted: such a user could start any number.
+const FOREIGN: usize = 64;
+
 /// The pipelines of this host, by name.
 #[derive(Debug, Default)]
 pub struct Instances {
@@ -44,8 +47,9 @@ impl Instances {
 
     /// Adds a pipeline that responded at `socket`. Its name is that of the run, or the pipeline's name if the run has
     /// none. `foreign` is the user of a pipeline that is not trusted: the number of the user is added. If another
-    /// running pipeline has this name, the process ID is added. A name does not change while the pipeline runs.
-    pub(crate) fn add(&self, hello: Hello, socket: PathBuf, foreign: Option<u32>) -> Arc<Instance> {
+    /// running pipeline has this name, the process ID is added. A name does not change while the pipeline runs. Returns
+    /// `None` if [`FOREIGN`] pipelines of users that are not trusted are listed already.
+    pub(crate) fn add(&self, hello: Hello, socket: PathBuf, foreign: Option<u32>) -> Option<Arc<Instance>> {
         let mut all = self.lock();
         // One process listens at a socket. So another pipeline with this socket has ended, even if that is not known
         // yet.
@@ -59,9 +63,13 @@ impl Instances {
         let numbered = (2_u64..).map(|number| format!("{plain}-{}-{number}", hello.pid));
         let mut names = [plain.clone(), format!("{plain}-{}", hello.pid)].into_iter().chain(numbered);
         let name = names.find(|name| is_free(name)).expect("numbers do not end");
+        let foreigners = all.keys().filter(|name| name.contains('@')).count();
+        if foreign.is_some() && foreigners >= FOREIGN && !all.contains_key(&name) {
+            return None;
+        }
         let instance = Arc::new(Instance::new(name.clone(), socket, hello));
         all.insert(name, Arc::clone(&instance));
-        instance
+        Some(instance)
     }
 
     /// Removes a pipeline, unless another one has its name now.
@@ -94,7 +102,8 @@ mod tests {
     #[test]
     fn the_pipeline_of_a_foreign_user_never_has_a_plain_name() {
         let instances = Instances::default();
-        let name = |hello, foreign| instances.add(hello, format!("{foreign:?}").into(), foreign).name().to_owned();
+        let add = |hello, foreign| instances.add(hello, format!("{foreign:?}").into(), foreign);
+        let name = |hello, foreign| add(hello, foreign).expect("few").name().to_owned();
         assert_eq!(name(hello("edge", None, 7), Some(1_001)), "edge@1001");
         assert_eq!(name(hello("edge@1002", Some("edge"), 8), Some(1_002)), "edge@1002");
         assert_eq!(name(hello("edge@1003", None, 9), Some(1_004)), "edge_1003@1004");
@@ -113,15 +122,30 @@ mod tests {
     }
 
     #[test]
+    fn the_pipelines_of_foreign_users_are_limited_and_others_are_not() {
+        let instances = Instances::default();
+        let add =
+            |pid: u32, foreign| instances.add(hello(&format!("p{pid}"), None, pid), pid.to_string().into(), foreign);
+        let first = add(0, Some(1_001)).expect("it is the first");
+        assert!((1..64).all(|pid| add(pid, Some(1_001 + pid % 3)).is_some()));
+        assert!(add(64, Some(1_001)).is_none() && add(64, None).is_some());
+        first.end(Status::Ended);
+        assert!(add(65, Some(1_001)).is_none(), "it stays listed");
+        assert!(add(0, Some(1_001)).is_some(), "it has the name of one that has ended");
+        assert_eq!(instances.list().len(), 65);
+    }
+
+    #[test]
     fn a_name_is_kept_and_a_second_pipeline_of_the_name_gets_its_process_id() {
         let instances = Instances::default();
         let names = || instances.list().iter().map(|instance| instance.name().to_owned()).collect::<Vec<_>>();
-        let first = instances.add(hello("gw", None, 7), "a".into(), None);
-        instances.add(hello("gw", None, 8), "b".into(), None);
-        instances.add(hello("gw", Some("edge"), 9), "c".into(), None);
+        let add = |hello, socket: &str| instances.add(hello, socket.into(), None).expect("a trusted user");
+        let first = add(hello("gw", None, 7), "a");
+        add(hello("gw", None, 8), "b");
+        add(hello("gw", Some("edge"), 9), "c");
         assert_eq!(names(), ["edge", "gw", "gw-8"]);
         first.end(Status::Ended);
-        let again = instances.add(hello("gw", None, 10), "d".into(), None);
+        let again = add(hello("gw", None, 10), "d");
         assert_eq!(again.name(), "gw", "the name is free, because its pipeline has ended");
         assert_eq!(names(), ["edge", "gw", "gw-8"]);
         instances.remove(&first);

@@ -31,6 +31,9 @@ pub struct Problem {
     /// Headers of the response.
     #[serde(skip)]
     headers: Vec<(header::HeaderName, String)>,
+    /// Whether a change may have been made, although its request has failed.
+    #[serde(skip)]
+    pub(crate) may_be_made: bool,
 }
 
 impl Problem {
@@ -39,7 +42,15 @@ impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         let kind = format!("urn:forebay:problem:{}", title.to_ascii_lowercase().replace([' ', '\''], "-"));
-        Self { kind, title, status: status.as_u16(), detail: detail.into(), faults: Vec::new(), headers: Vec::new() }
+        Self {
+            kind,
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            faults: Vec::new(),
+            headers: Vec::new(),
+            may_be_made: false,
+        }
     }
 
     /// Adds a header to the response.
@@ -84,7 +95,12 @@ impl From<ClientError> for Problem {
             ClientError::Ended { .. } | ClientError::Connect { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         };
-        let problem = Self::new(status, error.to_string());
+        let may_be_made = match &error {
+            ClientError::SilentAfterChange | ClientError::Broken(_) | ClientError::Malformed(_) => true,
+            ClientError::Ended { is_change, .. } => *is_change,
+            _ => false,
+        };
+        let problem = Self { may_be_made, ..Self::new(status, error.to_string()) };
         if status == StatusCode::SERVICE_UNAVAILABLE { problem.with_header(header::RETRY_AFTER, "2") } else { problem }
     }
 }

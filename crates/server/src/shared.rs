@@ -96,14 +96,18 @@ impl Shared {
 
     /// Looks at the pipelines once a second: which are silent, and which cores have workers.
     pub(crate) fn look(&self) {
-        let all = self.instances.list();
-        for instance in &all {
-            if self.alarms.status(instance.name(), instance.status()) {
-                self.publish_instance(instance);
+        for instance in self.instances.list() {
+            if self.alarms.status(instance.name(), instance.hello().pid, instance.status()) {
+                self.publish_instance(&instance);
             }
         }
         self.alarms.look();
-        let workers: BTreeSet<_> = all.iter().flat_map(|instance| instance.cores()).collect();
+        self.keep_off_workers();
+    }
+
+    /// Moves the threads of this process to cores without workers, if the cores of workers have changed.
+    pub(crate) fn keep_off_workers(&self) {
+        let workers: BTreeSet<_> = self.instances.list().iter().flat_map(|instance| instance.cores()).collect();
         if let Some(placed) = &self.affinity {
             let mut placed = placed.lock().unwrap_or_else(PoisonError::into_inner);
             // New threads inherit the cores, so that nothing is to do while the workers stay.

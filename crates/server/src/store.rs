@@ -27,7 +27,7 @@ pub use self::{
     audit::{AuditRecord, WriteBegun, WriteEnded},
     error::StoreError,
     query::{Figures, FlowFigures, History, HistoryQuery, ModuleFigures, Resolution, Subject, TotalFigures},
-    remembered::Remembered,
+    remembered::{Key, Remembered},
     sample::{FlowPoint, ModulePoint, Sample, SampleLayout},
 };
 

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use forebay_host::users;
 use forebay_instance::events::{EventLog, NewEvent};
 use forebay_protocol::event::EventName;
-use forebay_server::{Listen, Settings, check_address};
+use forebay_server::{Listen, check_address};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// The user of the HTTP process, if root runs the pipeline and the host has no user of the server: the number that most
@@ -24,9 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Checks that a server could listen at an address. When it starts, packets run already.
 pub(super) fn check(listen: &Listen) -> anyhow::Result<()> {
-    let settings = Settings { listen: vec![listen.clone()], ..Settings::default() };
-    if let Some(fault) = settings.faults().first() {
-        bail!("--http {listen}: {}", fault.message);
+    if listen.is_public() {
+        bail!(
+            "--http {listen}: other machines can reach it: listen at 127.0.0.1, or start `forebay serve` with `tls` \
+             and `tokens`"
+        );
     }
     check_address(listen).with_context(|| format!("--http {listen}"))
 }

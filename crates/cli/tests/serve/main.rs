@@ -5,6 +5,7 @@ mod api;
 mod documents;
 mod draining;
 mod http;
+mod imitation;
 mod lives;
 mod refusals;
 mod secrets;

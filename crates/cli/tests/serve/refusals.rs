@@ -2,6 +2,7 @@
 
 mod bodies;
 mod files;
+mod flood;
 mod limits;
 mod slow;
 mod tls;

@@ -270,6 +270,14 @@ impl Server {
         if is_root() { child_of(self.process.id()).expect("an HTTP process") } else { self.process.id() }
     }
 
+    /// Returns the memory of the HTTP process that belongs to no file, in kilobytes.
+    pub fn own_kb(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.http_process());
+        let status = std::fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line RssAnon");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Kills the server.
     pub fn kill(&mut self) {
         let http = self.http_process();

@@ -90,7 +90,29 @@ fn the_settings_are_read_again_on_sighup_and_stay_if_they_have_faults() {
     server.signal(Signal::HUP);
     server.line("settings_refused");
     assert_eq!(server.get_as(&tokens.admin, "/api/v1/audit").status, 403);
+    // The last entry is removed: its token must not stay valid.
+    for none in ["tokens:\n", "# none\n"] {
+        std::fs::write(&tokens.file, &text).expect("own file");
+        server.signal(Signal::HUP);
+        server.line("settings_read");
+        assert_eq!(server.get_as(&tokens.admin, "/api/v1/audit").status, 200);
+        std::fs::write(&tokens.file, none).expect("own file");
+        server.signal(Signal::HUP);
+        server.line("settings_read");
+        assert_eq!(server.get_as(&tokens.admin, "/api/v1/audit").status, 401, "{none}");
+    }
     assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_file_that_sets_nothing_leaves_the_defaults() {
+    let folder = folder();
+    let config = folder.path().join("empty.yaml");
+    std::fs::write(&config, "# listen: ['127.0.0.1:9640']\n\n").expect("a writable folder");
+    let arguments = ["--config", &config.display().to_string(), "--listen", "127.0.0.1:0", "--store", "memory"];
+    let server = Server::spawn(folder.path(), &arguments).expect("a server");
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", server.http_process())).expect("it runs");
+    assert_eq!((server.get("/healthz").status, name.trim()), (200, "forebay"));
 }
 
 #[test]
@@ -210,8 +232,8 @@ fn a_run_whose_server_cannot_listen_does_not_start() {
     std::fs::write(&file, text).expect("a writable folder");
     for (listen, expected) in [
         (in_use.as_str(), "another process listens there"),
-        ("0.0.0.0:0", "can be reached from other machines"),
-        ("[::]:0", "can be reached from other machines"),
+        ("0.0.0.0:0", "other machines can reach it"),
+        ("[::]:0", "other machines can reach it"),
         (missing.as_str(), "the folder does not exist"),
         ("nowhere", "allowed is an IP address with a port"),
     ] {

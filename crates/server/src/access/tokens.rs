@@ -38,9 +38,10 @@ struct Known {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The tokens. `forebay token` prints an entry.
+    /// The tokens. `forebay token` prints an entry. Without entries, no token is valid.
     #[schemars(length(max = 1_000))]
-    tokens: Vec<Entry>,
+    #[serde(default)]
+    tokens: Option<Vec<Entry>>,
 }
 
 /// A token.
@@ -118,7 +119,7 @@ impl Tokens {
         let file: File = serde_json::from_value(value.clone()).map_err(|error| vec![Fault::new(error.to_string())])?;
         let (mut faults, mut all) = (Vec::new(), Vec::new());
         let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
-        for (at, entry) in file.tokens.into_iter().enumerate() {
+        for (at, entry) in file.tokens.into_iter().flatten().enumerate() {
             let mut fault =
                 |key: &str, fault: Fault| faults.push(Fault { path: format!("tokens[{at}].{key}"), ..fault });
             if !names.insert(entry.name.clone()) {

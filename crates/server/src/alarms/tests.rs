@@ -61,8 +61,8 @@ fn a_pipeline_that_ends_takes_its_alarms_along_unless_it_was_killed() {
     {
         alarms.event("gw", &event(EventName::LinkDown, ("port", "a"), &now()));
         alarms.event("other", &event(EventName::LinkDown, ("port", "a"), &now()));
-        alarms.end("gw", status);
-        alarms.end("other", Status::Ended);
+        alarms.end("gw", 7, status);
+        alarms.end("other", 7, Status::Ended);
         assert_eq!(active(&alarms), expected);
         alarms.begin("gw");
         assert_eq!(active(&alarms), []);
@@ -73,7 +73,7 @@ fn a_pipeline_that_ends_takes_its_alarms_along_unless_it_was_killed() {
 fn silence_is_reported_once() {
     let alarms = Alarms::new(Arc::default());
     let changes: Vec<_> = [Status::Running, Status::Silent, Status::Silent, Status::Running, Status::Running]
-        .map(|status| alarms.status("gw", status))
+        .map(|status| alarms.status("gw", 7, status))
         .to_vec();
     assert_eq!(changes, [false, true, false, true, false]);
 }

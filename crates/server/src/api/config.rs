@@ -151,14 +151,13 @@ fn wanted_version(headers: &HeaderMap) -> Result<String, Problem> {
                       another person is lost";
         return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, detail));
     };
-    match value.to_str().map(str::trim) {
-        Ok("*") => Ok(String::new()),
-        Ok(text) => match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-            Some(version) if is_tag(version) => Ok(version.to_owned()),
-            _ => Err(Problem::invalid("the header If-Match: allowed is one ETag in quotes, or *")),
-        },
-        Err(_) => Err(Problem::invalid("the header If-Match: allowed is one ETag in quotes, or *")),
+    let text = value.to_str().map(str::trim).ok();
+    if text == Some("*") {
+        return Ok(String::new());
     }
+    let version = text.and_then(|text| text.strip_prefix('"')?.strip_suffix('"')).filter(|version| is_tag(version));
+    let wrong = || Problem::invalid("the header If-Match: allowed is one ETag in quotes, or *");
+    version.map(str::to_owned).ok_or_else(wrong)
 }
 
 /// Returns whether a text is the content of an entity tag, in ASCII (RFC 9110 section 8.8.3).

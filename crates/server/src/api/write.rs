@@ -16,7 +16,7 @@ use crate::history::now_ms;
 use crate::instances::Instance;
 use crate::problem::Problem;
 use crate::shared::Shared;
-use crate::store::{Remembered, WriteBegun, WriteEnded};
+use crate::store::{Key, Remembered, WriteBegun, WriteEnded};
 
 /// The header by which a client marks a request that it may repeat.
 const KEY: &str = "idempotency-key";
@@ -74,7 +74,8 @@ impl Write<'_> {
         let shared = Arc::clone(self.shared);
         let finished = tokio::spawn(async move {
             let (_turn, _change) = (turn, change);
-            let recorded = shared.store.with(move |store| store.begin_write(&begun)).await;
+            let key = repeatable.as_ref().map(|Repeatable(key)| key.clone());
+            let recorded = shared.store.with(move |store| store.begin_write(&begun, key.as_ref())).await;
             shared.alarms.store(recorded.as_ref().err().map(ToString::to_string));
             let id = recorded?;
             let made = work.await;
@@ -97,7 +98,13 @@ impl Write<'_> {
             shared.alarms.store(trouble.map(|trouble| trouble.to_string()));
             match (made, repeatable) {
                 (Ok(made), Some(repeatable)) => repeatable.keep(&shared, made.response).await,
-                (made, _) => made.map(|made| made.response),
+                (Err(problem), Some(repeatable)) => {
+                    if !problem.may_be_made {
+                        repeatable.forget(&shared).await;
+                    }
+                    Err(problem)
+                }
+                (made, None) => made.map(|made| made.response),
             }
         });
         finished
@@ -148,12 +155,8 @@ fn shorten(text: &str) -> String {
     format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT)])
 }
 
-/// A request that its client may repeat: its key, and the hash of everything that makes it up.
-pub(super) struct Repeatable {
-    who: String,
-    key: String,
-    request: [u8; 32],
-}
+/// A request that its client may repeat.
+pub(super) struct Repeatable(Key);
 
 impl Repeatable {
     /// Returns the key of a request; `None` if the request has none.
@@ -170,20 +173,26 @@ impl Repeatable {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Ok(Some(Self { who: access.who(), key: key.to_owned(), request: hash.finalize().into() }))
+        Ok(Some(Self(Key { who: access.who(), key: key.to_owned(), request: hash.finalize().into() })))
     }
 
     /// Returns the response to the same request, if it was made before.
     ///
     /// # Errors
-    /// Another request had the key.
+    /// Another request had the key; or the request was made, and its response is not known: the pipeline or the server
+    /// has ended meanwhile, or the response was too long to be kept.
     pub(super) async fn response(&self, shared: &Shared) -> Result<Option<Response>, Problem> {
-        let (who, key) = (self.who.clone(), self.key.clone());
+        let Key { who, key, request } = self.0.clone();
         let known = shared.store.with(move |store| store.remembered(&who, &key, now_ms())).await?;
         let Some(known) = known else { return Ok(None) };
-        if known.request != self.request {
+        if known.request != request {
             let detail = "another request had this Idempotency-Key: use a new key for each change";
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+        }
+        if known.status == 0 {
+            let detail = "a request with this Idempotency-Key has begun, and its response is not known: it is unknown \
+                          whether the change was made: check for the change, and use a new key for the next one";
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
         let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
         let mut response = (status, known.body).into_response();
@@ -200,6 +209,12 @@ impl Repeatable {
         Ok(Some(response))
     }
 
+    /// Allows the key of a request that was refused to be used again.
+    async fn forget(self, shared: &Shared) {
+        let forgotten = shared.store.with(move |store| store.forget(&self.0)).await;
+        shared.alarms.store(forgotten.err().map(|trouble| trouble.to_string()));
+    }
+
     /// Keeps a response for a day.
     async fn keep(self, shared: &Shared, response: Response) -> Result<Response, Problem> {
         let (parts, body) = response.into_parts();
@@ -214,13 +229,14 @@ impl Repeatable {
             parts.headers.get(name).and_then(|text| text.to_str().ok()).unwrap_or_default().to_owned()
         };
         let remembered = Remembered {
-            request: self.request,
+            request: self.0.request,
             status: parts.status.as_u16(),
             content_type: text(header::CONTENT_TYPE),
             etag: text(header::ETAG),
             body: body.to_vec(),
         };
-        let kept = shared.store.with(move |store| store.remember(&self.who, &self.key, &remembered, now_ms())).await;
+        let kept =
+            shared.store.with(move |store| store.remember(&self.0.who, &self.0.key, &remembered, now_ms())).await;
         // The change was made: its response is better than an error.
         shared.alarms.store(kept.err().map(|trouble| trouble.to_string()));
         Ok(Response::from_parts(parts, body.into()))

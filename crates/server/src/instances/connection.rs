@@ -15,6 +15,8 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest response, in bytes. Without a limit, a response that does not end would fill the memory.
 const MAX_RESPONSE: usize = 64 << 20;
+/// The longest first response, which has the version and a few names. Its sender may be any user.
+const MAX_HELLO: usize = 64 << 10;
 
 /// A connection to a running pipeline, after the exchange of versions.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct Connection {
     path: PathBuf,
     /// The bytes of a response that is not complete yet. They stay here if reading is cancelled.
     line: Vec<u8>,
+    /// The longest response that is read, in bytes.
+    most: usize,
 }
 
 impl Connection {
@@ -33,8 +37,10 @@ impl Connection {
     /// As `forebay_protocol::Client::hello`.
     pub async fn begin(stream: UnixStream, path: &Path) -> Result<(Self, Hello), ClientError> {
         let stream = BufReader::with_capacity(1 << 13, stream);
-        let mut connection = Self { stream, path: path.to_owned(), line: Vec::new() };
-        match connection.request(&Request::Hello { protocol: Some(VERSION) }).await? {
+        let mut connection = Self { stream, path: path.to_owned(), line: Vec::new(), most: MAX_HELLO };
+        let hello = connection.request(&Request::Hello { protocol: Some(VERSION) }).await?;
+        connection.most = MAX_RESPONSE;
+        match hello {
             Response::Hello(hello) if hello.protocol == VERSION => Ok((connection, hello)),
             Response::Hello(hello) => {
                 let theirs = format!(" {} (Forebay {})", hello.protocol, hello.forebay);
@@ -106,8 +112,8 @@ impl Connection {
             if end.is_some() {
                 break;
             }
-            if self.line.len() > MAX_RESPONSE {
-                let why = format!("a response is longer than {} MiB", MAX_RESPONSE >> 20);
+            if self.line.len() > self.most {
+                let why = format!("a response is longer than {} KiB", self.most >> 10);
                 return Err(ClientError::Broken(io::Error::new(io::ErrorKind::InvalidData, why)));
             }
         }

@@ -46,7 +46,13 @@ pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) ->
         }
     };
     let foreign = (!shared.sockets.is_trusted(&path, owner)).then_some(owner);
-    let instance = shared.instances.add(hello, path.clone(), foreign);
+    let Some(instance) = shared.instances.add(hello, path.clone(), foreign) else {
+        if is_first {
+            let why = "too many pipelines of users that are not root or the server's: name its folder in `sockets`";
+            shared.log.warn("instance_ignored", &format!("{}: {why}", path.display()));
+        }
+        return Watched { path, is_silent: false, is_found: false };
+    };
     shared.alarms.begin(instance.name());
     shared.log.info("instance_found", &format!("{} at {}", instance.name(), path.display()));
     shared.publish_instance(&instance);
@@ -61,7 +67,7 @@ pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) ->
     shared.log.info("instance_gone", &format!("{}: {status:?}", instance.name()));
     // If another pipeline has the name already, it is not affected.
     if shared.instances.get(instance.name()).is_some_and(|now| Arc::ptr_eq(&now, &instance)) {
-        shared.alarms.end(instance.name(), status);
+        shared.alarms.end(instance.name(), instance.hello().pid, status);
         shared.publish_instance(&instance);
     }
     Watched { path, is_silent: false, is_found: true }
@@ -126,8 +132,9 @@ async fn follow_counters(shared: &Shared, instance: &Instance, mut connection: C
     loop {
         match response {
             Response::Report { whole, .. } => {
-                begin(shared, instance, whole);
                 // A full report comes at the beginning and after each change of the configuration.
+                begin(shared, instance, whole);
+                shared.keep_off_workers();
                 if let Ok(Response::Config(config)) = instance.request(&shared.sockets, &Request::Config {}).await {
                     instance.lock().configuration = Some((config.version, config.changes));
                 }

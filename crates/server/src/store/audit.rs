@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Store, StoreError};
+use super::{Key, Store, StoreError, remembered};
 
 /// The beginning of a write. It is recorded before the write has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -73,13 +73,17 @@ FROM audit_begun AS begun LEFT JOIN audit_ended AS ended ON ended.id = begun.id
 WHERE begun.id < ?1 ORDER BY begun.id DESC LIMIT ?2";
 
 impl Store {
-    /// Records that a write begins, and returns the number of the record. The record is on the disk when this returns.
+    /// Records that a write begins, with the idempotency key of its request, and returns the number of the record. The
+    /// record is on the disk when this returns.
     ///
     /// # Errors
     /// Returns an error if the record cannot be written. The write must then not be done.
-    pub fn begin_write(&mut self, write: &WriteBegun) -> Result<i64, StoreError> {
-        let mut statement = self.connection.prepare_cached(BEGIN)?;
-        let id = statement.insert((
+    pub fn begin_write(&mut self, write: &WriteBegun, key: Option<&Key>) -> Result<i64, StoreError> {
+        let transaction = self.connection.transaction()?;
+        if let Some(key) = key {
+            remembered::begin(&transaction, key, write.at_ms)?;
+        }
+        let id = transaction.prepare_cached(BEGIN)?.insert((
             write.at_ms,
             &write.who,
             &write.user,
@@ -91,6 +95,7 @@ impl Store {
             &write.version_before,
             &write.request,
         ))?;
+        transaction.commit()?;
         Ok(id)
     }
 
@@ -172,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         let mut store = Store::open(Some(&path), StoreLimits::default()).unwrap();
-        let ids: Vec<i64> = (0..5).map(|at| store.begin_write(&begun(at)).unwrap()).collect();
+        let ids: Vec<i64> = (0..5).map(|at| store.begin_write(&begun(at), None).unwrap()).collect();
         store.end_write(ids[1], &ended(9)).unwrap();
         drop(store);
         let mut store = Store::open(Some(&path), StoreLimits::default()).unwrap();
@@ -184,7 +189,7 @@ mod tests {
         let older = store.audit(Some(ids[3]), 2).unwrap();
         assert_eq!(older.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[2], ids[1]]);
         assert!(store.audit(Some(ids[0]), 2).unwrap().is_empty());
-        assert!(store.begin_write(&begun(5)).unwrap() > ids[4], "numbers go on after a restart");
+        assert!(store.begin_write(&begun(5), None).unwrap() > ids[4], "numbers go on after a restart");
     }
 
     #[test]
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn a_write_ends_once_and_only_if_it_has_begun() {
         let mut store = Store::open(None, StoreLimits::default()).unwrap();
-        let id = store.begin_write(&begun(1)).unwrap();
+        let id = store.begin_write(&begun(1), None).unwrap();
         store.end_write(id, &ended(2)).unwrap();
         for wrong in [id, id + 1] {
             let error = store.end_write(wrong, &ended(3)).unwrap_err().to_string();
@@ -212,7 +217,7 @@ mod tests {
     #[test]
     fn no_statement_changes_or_removes_a_record() {
         let mut store = Store::open(None, StoreLimits::default()).unwrap();
-        let id = store.begin_write(&begun(1)).unwrap();
+        let id = store.begin_write(&begun(1), None).unwrap();
         store.end_write(id, &ended(2)).unwrap();
         let before = store.audit(None, 9).unwrap();
         for statement in [

@@ -18,11 +18,12 @@ use super::{
 
 /// The length of the intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// 10 seconds, kept for 24 hours.
+    #[serde(rename = "10s")]
     TenSeconds,
     /// 5 minutes, kept for 7 days. The present 5 minutes are missing until they have ended.
+    #[serde(rename = "5m")]
     FiveMinutes,
 }
 

@@ -4,12 +4,23 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::{DAY, Store, StoreError};
 
+/// The idempotency key of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The client. Each has keys of its own.
+    pub who: String,
+    /// The key.
+    pub key: String,
+    /// The SHA-256 of the request. The same key with another request is an error of the client.
+    pub request: [u8; 32],
+}
+
 /// The response to a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// The SHA-256 of the request. The same key with another request is an error of the client.
+    /// The SHA-256 of the request.
     pub request: [u8; 32],
-    /// The status code.
+    /// The status code; 0 if the request has begun, and has no response. The other fields are then empty.
     pub status: u16,
     /// The media type of the body.
     pub content_type: String,
@@ -28,6 +39,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (who, key) DO UPDATE SET at_ms = excluded.at_ms, request = excluded.request, status = excluded.status,
     content_type = excluded.content_type, etag = excluded.etag, body = excluded.body";
 
+const FORGET: &str = "DELETE FROM remembered WHERE who = ?1 AND key = ?2";
+
 /// Removes all but the newest responses.
 const LIMIT: &str = "
 DELETE FROM remembered WHERE id IN (SELECT id FROM remembered ORDER BY at_ms DESC, id DESC LIMIT -1 OFFSET ?1)";
@@ -36,6 +49,14 @@ DELETE FROM remembered WHERE id IN (SELECT id FROM remembered ORDER BY at_ms DES
 pub(super) fn forget(connection: &Connection, now: i64) -> Result<(), rusqlite::Error> {
     let mut statement = connection.prepare_cached("DELETE FROM remembered WHERE at_ms <= ?1")?;
     statement.execute((now.saturating_sub(DAY),))?;
+    Ok(())
+}
+
+/// Records that a request with this key has begun, at `now`.
+pub(super) fn begin(connection: &Connection, key: &Key, now: i64) -> Result<(), rusqlite::Error> {
+    let Key { who, key, request } = key;
+    let none: [u8; 0] = [];
+    connection.prepare_cached(KEEP)?.execute((who, key, now, request, 0, "", "", none))?;
     Ok(())
 }
 
@@ -52,6 +73,15 @@ impl Store {
             Ok(Remembered { request, status, content_type, etag: row.get(3)?, body: row.get(4)? })
         });
         Ok(found.optional()?)
+    }
+
+    /// Removes the record of a request that was refused: it may be sent again with the same key.
+    ///
+    /// # Errors
+    /// Returns an error if the record cannot be removed.
+    pub fn forget(&mut self, key: &Key) -> Result<(), StoreError> {
+        self.connection.prepare_cached(FORGET)?.execute((&key.who, &key.key))?;
+        Ok(())
     }
 
     /// Remembers a response for 24 hours. An earlier response for the same key is replaced. If there are more responses
@@ -96,6 +126,21 @@ mod tests {
         assert_eq!(store.remembered("a", "other", 1000).unwrap(), None);
         store.remember("a", "key", &response(7), 2000).unwrap();
         assert_eq!(store.remembered("a", "key", 2000).unwrap(), Some(response(7)));
+    }
+
+    #[test]
+    fn a_request_that_has_begun_is_known_until_it_is_forgotten_or_has_a_response() {
+        let mut store = Store::open(None, StoreLimits::default()).unwrap();
+        let key = Key { who: "a".into(), key: "key".into(), request: [7; 32] };
+        let begun = crate::store::WriteBegun { at_ms: 1000, ..Default::default() };
+        store.begin_write(&begun, Some(&key)).unwrap();
+        let known = store.remembered("a", "key", 1000).unwrap().unwrap();
+        assert_eq!((known.request, known.status, known.body.len()), ([7; 32], 0, 0));
+        store.forget(&key).unwrap();
+        assert_eq!(store.remembered("a", "key", 1000).unwrap(), None);
+        store.begin_write(&begun, Some(&key)).unwrap();
+        store.remember("a", "key", &response(7), 1001).unwrap();
+        assert_eq!(store.remembered("a", "key", 1001).unwrap(), Some(response(7)));
     }
 
     #[test]

@@ -187,7 +187,7 @@ fn the_limit_of_bytes_holds_and_the_oldest_samples_go_first() {
     let limit = 1_000_000;
     let mut store = open(Some(&path), limit);
     let write = WriteBegun { who: "alice".into(), ..WriteBegun::default() };
-    let record = store.begin_write(&write).unwrap();
+    let record = store.begin_write(&write, None).unwrap();
     let ticks = 1000;
     for tick in 0..ticks {
         for instance in ["edge", "core"] {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{EDGE, INSTANCE, Site, TEXT, at_once, headers, list};
 use crate::http::{Response, connect, request};
-use crate::server::wait_for;
+use crate::imitation::serve_as_pipeline;
+use crate::server::{Server, Tokens, folder, wait_for};
 
 const CHANGES: &str = "/tables/route/routes/changes";
 const KEY: &str = "Idempotency-Key";
@@ -103,6 +104,31 @@ fn a_change_whose_client_goes_away_is_remembered() {
         assert_eq!((&again.json()["made"], is_repeated(&again)), (&json!(1), true), "{}", again.body);
         assert_eq!(records(), 1);
     }
+}
+
+/// Regression: a request whose response was lost had no record, and was made a second time with the same key.
+#[test]
+fn a_change_of_unknown_effect_is_not_made_again() {
+    let folder = folder();
+    let tokens = Tokens::make(folder.path());
+    let _followers = serve_as_pipeline(&folder.path().join("source.sock"));
+    let server = Server::with(folder.path(), &tokens.setting(), &[]);
+    let instance = "/api/v1/instances/source";
+    wait_for("the pipeline", || server.get(instance).status == 200);
+    let authorization = format!("Bearer {}", tokens.operator);
+    let act = |key: &str, trigger: u32| {
+        let headers = headers(&authorization, "application/json", &[(KEY, key)]);
+        let body = json!({ "module": "a", "action": { "set_trigger": { "module": 0, "trigger": trigger } } });
+        server.send("POST", &format!("{instance}/actions"), &headers, &body.to_string())
+    };
+    assert!(act("k1", 8).problem(503).contains("it is unknown whether it made the change"));
+    for _ in 0..2 {
+        assert!(act("k1", 8).problem(409).contains("its response is not known"));
+    }
+    assert!(act("k1", 9).problem(422).contains("another request had this Idempotency-Key"));
+    act("k2", 8).problem(503);
+    let audit = server.get_as(&tokens.admin, "/api/v1/audit").json();
+    assert_eq!(list(&audit, "records").len(), 2, "{audit}");
 }
 
 #[test]

@@ -1,24 +1,19 @@
 //! Clients that do not read, or do not complete their requests.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use forebay_protocol::Response;
 use forebay_protocol::event::{Event, EventName, Level};
-use forebay_protocol::response::Hello;
-use forebay_protocol::{Request, Response, VERSION};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::http::{connect, connect_unix, read_chunk, read_head, request};
+use crate::imitation::{serve_as_pipeline, write_line};
 use crate::server::{Pipeline, Server, Tokens, folder, give, wait_for};
 
 /// The clients at a time.
@@ -43,13 +38,6 @@ fn connect_small(address: &str) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Returns the memory of a process that belongs to no file, in kilobytes.
-fn own_kb(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line RssAnon");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
 /// Connects many clients that do not go on, and checks that the server responds to others, in at most `most_kb` more
 /// memory.
 fn hold_off(name: &str, limits: &str, most_kb: u64) {
@@ -65,8 +53,7 @@ fn hold_off(name: &str, limits: &str, most_kb: u64) {
     let reads = ["/healthz", "/metrics", "/api/v1/instances", "/api/v1/instances/edge/modules"];
     let check = || reads.iter().for_each(|path| assert_eq!(server.get(path).status, 200, "{path}"));
     check();
-    let process = server.http_process();
-    let before = own_kb(process);
+    let before = server.own_kb();
     let authorization = format!("Bearer {}", tokens.admin);
     let config = "/api/v1/instances/edge/config";
     let headers =
@@ -89,7 +76,7 @@ fn hold_off(name: &str, limits: &str, most_kb: u64) {
     check();
     // The last clients may not have been accepted before.
     check();
-    let more = own_kb(process).saturating_sub(before);
+    let more = server.own_kb().saturating_sub(before);
     assert!(more < most_kb, "{CLIENTS} clients cost {more} kB");
     drop(clients);
     check();
@@ -104,56 +91,6 @@ fn clients_that_do_not_go_on_cost_no_more_than_their_connections() {
 #[test]
 fn clients_that_do_not_go_on_cost_bounded_memory_by_default() {
     hold_off("clients_that_do_not_go_on_cost_bounded_memory_by_default", "", 30_000);
-}
-
-/// Serves as a pipeline that runs but sends no counters. Each follower of events is passed on.
-fn serve_as_pipeline(socket: &Path) -> Receiver<UnixStream> {
-    let listener = UnixListener::bind(socket).expect("a writable folder");
-    // The server may be another user.
-    std::fs::set_permissions(socket, Permissions::from_mode(0o777)).expect("own file");
-    let (send, followers) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let send = send.clone();
-            std::thread::spawn(move || respond(stream, &send));
-        }
-    });
-    followers
-}
-
-/// Responds to the requests of one connection.
-fn respond(mut stream: UnixStream, followers: &Sender<UnixStream>) {
-    let lines = BufReader::new(stream.try_clone().expect("a file descriptor")).lines();
-    for line in lines.map_while(Result::ok) {
-        let request: Request = serde_json::from_str(&line).expect("a request");
-        let response = match request {
-            Request::Hello { .. } => Response::Hello(Hello {
-                protocol: VERSION,
-                forebay: "0".to_owned(),
-                pipeline: "source".to_owned(),
-                instance: None,
-                pid: std::process::id(),
-                started: "2026-01-01T00:00:00Z".to_owned(),
-                workers: 1,
-                capabilities: Vec::new(),
-            }),
-            Request::Events { .. } => Response::Events(Vec::new()),
-            // The stream of counters begins, and never has any.
-            Request::Watch { .. } => Response::Done,
-            _ => continue,
-        };
-        write_line(&mut stream, &response);
-        if response == Response::Events(Vec::new()) {
-            // The test may have ended.
-            let _ = followers.send(stream.try_clone().expect("a file descriptor"));
-        }
-    }
-}
-
-fn write_line(stream: &mut UnixStream, response: &Response) {
-    let line = serde_json::to_string(response).expect("plain data") + "\n";
-    // The server may have gone away.
-    let _ = stream.write_all(line.as_bytes());
 }
 
 /// An event of the stream.

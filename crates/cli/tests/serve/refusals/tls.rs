@@ -114,8 +114,34 @@ fn an_address_that_other_machines_can_reach_speaks_tls_and_needs_a_token() {
     assert_eq!(status("/api/v1/audit", &tokens.viewer), Some(403));
     // A client that does not know the server's authority sends no token.
     assert_eq!(certificates.get(&server, "two", &[], "/healthz", "").map(|got| got.status), None);
-    // Protocols before TLS 1.2 are not spoken.
-    assert_eq!(certificates.get(&server, "one", &["-tls1_1"], "/healthz", "").map(|got| got.status), None);
+    // Protocols before TLS 1.2 are refused for their version (RFC 5246 section 7.2.2: alert 70).
+    assert_eq!(hello(&server, 2)[..], [ALERT, 3, 3, 0, 2, 2, 70]);
+    assert_eq!(hello(&server, 3)[0], HANDSHAKE);
+}
+
+/// The types of records (RFC 5246 section 6.2.1).
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+
+/// Sends the hello of a client that speaks versions up to TLS 1.`minor - 1`, and returns what the server sends (RFC
+/// 5246 section 7.4.1.2).
+fn hello(server: &Server, minor: u8) -> Vec<u8> {
+    // Groups, formats of points, and algorithms of signatures.
+    let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 8, 0, 6, 4, 3, 8, 4, 4, 1];
+    let mut hello = vec![3, minor];
+    hello.extend([7; 32]);
+    // No session; two suites of ciphers, for each type of certificate; no compression.
+    hello.extend([0, 0, 4, 0xc0, 0x2b, 0xc0, 0x2f, 1, 0, 0, extensions.len() as u8]);
+    hello.extend(extensions);
+    let length = hello.len() as u8;
+    let mut stream = connect(&server.address);
+    stream
+        .write_all(&[&[HANDSHAKE, 3, 1, 0, length + 4, 1, 0, 0, length], hello.as_slice()].concat())
+        .expect("the server reads");
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut received = Vec::new();
+    let _ = stream.read_to_end(&mut received);
+    received
 }
 
 #[test]
