@@ -158,7 +158,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
                 args::SchemaName::CoRuns => corun::schema(),
                 args::SchemaName::Serve => forebay_server::settings::schema(),
                 args::SchemaName::Tokens => forebay_server::access::schema(),
-                args::SchemaName::Openapi => forebay_server::openapi().clone(),
+                args::SchemaName::Openapi => forebay_server::openapi(),
                 args::SchemaName::Request => forebay_protocol::schema::request().to_value(),
                 args::SchemaName::Response => forebay_protocol::schema::response().to_value(),
             };

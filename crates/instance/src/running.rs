@@ -171,7 +171,7 @@ pub(crate) fn act<S: Scheduler>(workers: &mut WorkerSet<S>, actions: &[Action]) 
     for _ in 0..workers.threads.len() {
         let result = responses
             .recv_timeout(RESPONSE_TIMEOUT)
-            .map_err(|_| "a worker does not respond: try again later".to_owned())?;
+            .map_err(|_| "a worker does not respond: it is unknown which workers have set the value".to_owned())?;
         result.map_err(|error| error.to_string())?;
     }
     Ok(())

@@ -19,8 +19,8 @@ pub use discovery::{Discovery, Sockets};
 pub use instance::{Instance, Live, Status};
 pub use reports::Reports;
 
-/// The largest number of listed pipelines of users that are not trusted: such a user could start any number.
-const FOREIGN: usize = 64;
+/// The largest number of listed pipelines of a user that is not trusted: such a user could start any number.
+const MAX_FOREIGN: usize = 32;
 
 /// The pipelines of this host, by name.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Instances {
     /// Adds a pipeline that responded at `socket`. Its name is that of the run, or the pipeline's name if the run has
     /// none. `foreign` is the user of a pipeline that is not trusted: the number of the user is added. If another
     /// running pipeline has this name, the process ID is added. A name does not change while the pipeline runs. Returns
-    /// `None` if [`FOREIGN`] pipelines of users that are not trusted are listed already.
+    /// `None` if [`MAX_FOREIGN`] pipelines of this user are running already. One that has ended makes room.
     pub(crate) fn add(&self, hello: Hello, socket: PathBuf, foreign: Option<u32>) -> Option<Arc<Instance>> {
         let mut all = self.lock();
         // One process listens at a socket. So another pipeline with this socket has ended, even if that is not known
@@ -63,11 +63,13 @@ impl Instances {
         let numbered = (2_u64..).map(|number| format!("{plain}-{}-{number}", hello.pid));
         let mut names = [plain.clone(), format!("{plain}-{}", hello.pid)].into_iter().chain(numbered);
         let name = names.find(|name| is_free(name)).expect("numbers do not end");
-        let foreigners = all.keys().filter(|name| name.contains('@')).count();
-        if foreign.is_some() && foreigners >= FOREIGN && !all.contains_key(&name) {
-            return None;
+        let same_user = || all.values().filter(|other| other.foreign() == foreign);
+        if foreign.is_some() && same_user().count() >= MAX_FOREIGN && !all.contains_key(&name) {
+            let ended = same_user().filter_map(|other| Some((other.ended()?.1, other.name().to_owned())));
+            let (_, first) = ended.min()?;
+            all.remove(&first);
         }
-        let instance = Arc::new(Instance::new(name.clone(), socket, hello));
+        let instance = Arc::new(Instance::new(name.clone(), socket, hello, foreign));
         all.insert(name, Arc::clone(&instance));
         Some(instance)
     }
@@ -122,17 +124,20 @@ mod tests {
     }
 
     #[test]
-    fn the_pipelines_of_foreign_users_are_limited_and_others_are_not() {
+    fn the_pipelines_of_each_foreign_user_are_limited() {
         let instances = Instances::default();
-        let add =
-            |pid: u32, foreign| instances.add(hello(&format!("p{pid}"), None, pid), pid.to_string().into(), foreign);
+        let add = |number: u32, user| {
+            let socket = format!("{number} {user:?}").into();
+            instances.add(hello(&format!("p{number}"), None, number), socket, user)
+        };
         let first = add(0, Some(1_001)).expect("it is the first");
-        assert!((1..64).all(|pid| add(pid, Some(1_001 + pid % 3)).is_some()));
-        assert!(add(64, Some(1_001)).is_none() && add(64, None).is_some());
+        assert!((1..32).all(|number| add(number, Some(1_001)).is_some()));
+        assert!(add(32, Some(1_001)).is_none());
+        assert!(add(32, Some(1_002)).is_some() && add(32, None).is_some(), "other users have room");
         first.end(Status::Ended);
-        assert!(add(65, Some(1_001)).is_none(), "it stays listed");
-        assert!(add(0, Some(1_001)).is_some(), "it has the name of one that has ended");
-        assert_eq!(instances.list().len(), 65);
+        assert!(add(33, Some(1_001)).is_some(), "one that has ended makes room");
+        assert!(add(34, Some(1_001)).is_none() && instances.get("p0@1001").is_none());
+        assert_eq!(instances.list().len(), 34);
     }
 
     #[test]

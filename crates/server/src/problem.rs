@@ -33,7 +33,7 @@ pub struct Problem {
     headers: Vec<(header::HeaderName, String)>,
     /// Whether a change may have been made, although its request has failed.
     #[serde(skip)]
-    pub(crate) may_be_made: bool,
+    pub(crate) is_effect_unknown: bool,
 }
 
 impl Problem {
@@ -49,7 +49,7 @@ impl Problem {
             detail: detail.into(),
             faults: Vec::new(),
             headers: Vec::new(),
-            may_be_made: false,
+            is_effect_unknown: false,
         }
     }
 
@@ -58,6 +58,12 @@ impl Problem {
     pub fn with_header(mut self, name: header::HeaderName, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
+    }
+
+    /// Marks that a change may have been made.
+    #[must_use]
+    pub(crate) fn with_unknown_effect(self) -> Self {
+        Self { is_effect_unknown: true, ..self }
     }
 
     /// Creates the problem of a configuration with faults.
@@ -95,18 +101,23 @@ impl From<ClientError> for Problem {
             ClientError::Ended { .. } | ClientError::Connect { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         };
-        let may_be_made = match &error {
+        let is_effect_unknown = match &error {
             ClientError::SilentAfterChange | ClientError::Broken(_) | ClientError::Malformed(_) => true,
             ClientError::Ended { is_change, .. } => *is_change,
             _ => false,
         };
-        let problem = Self { may_be_made, ..Self::new(status, error.to_string()) };
-        if status == StatusCode::SERVICE_UNAVAILABLE { problem.with_header(header::RETRY_AFTER, "2") } else { problem }
+        let problem = Self { is_effect_unknown, ..Self::new(status, error.to_string()) };
+        // A client that repeats a change of unknown effect may make it twice.
+        let can_repeat = status == StatusCode::SERVICE_UNAVAILABLE && !is_effect_unknown;
+        if can_repeat { problem.with_header(header::RETRY_AFTER, "2") } else { problem }
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::KeyInUse) {
+            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+        }
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).with_header(header::RETRY_AFTER, "5")
     }
 }

@@ -27,7 +27,7 @@ pub use self::{
     audit::{AuditRecord, WriteBegun, WriteEnded},
     error::StoreError,
     query::{Figures, FlowFigures, History, HistoryQuery, ModuleFigures, Resolution, Subject, TotalFigures},
-    remembered::{Key, Remembered},
+    remembered::{IdempotencyKey, Remembered},
     sample::{FlowPoint, ModulePoint, Sample, SampleLayout},
 };
 
@@ -40,7 +40,7 @@ pub struct StoreLimits {
     /// The size of the database, in bytes, above which [`Store::prune`] removes the oldest samples of all instances.
     /// The audit log counts, and is never removed.
     pub bytes: u64,
-    /// The largest number of remembered responses.
+    /// The largest number of remembered responses of one client.
     pub remembered: u32,
 }
 

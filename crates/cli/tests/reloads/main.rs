@@ -343,7 +343,8 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         }
         memory.push(process_resources().0);
         if reload.is_multiple_of(ROUND) {
-            // An ended thread and its files may exist for a moment longer, also at the first look.
+            // An ended thread and its files may exist for a moment longer. If that is at the first look, later looks
+            // find fewer.
             let mut now = process_resources();
             for _ in 0..100 {
                 if resources.first().is_none_or(|first: &(u64, usize, usize)| now.1 <= first.1 && now.2 <= first.2) {

@@ -1,4 +1,4 @@
-//! A process that responds as a pipeline does, and has none.
+//! Imitates a running pipeline: a thread that responds to the protocol, without packets.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
@@ -10,8 +10,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use forebay_protocol::response::Hello;
 use forebay_protocol::{Request, Response, VERSION};
 
-/// Serves as a pipeline that runs but sends no counters, and ends the connection at an action. Each follower of events
-/// is passed on.
+/// Listens at `socket` as a pipeline that sends no counters. Returns the connections that follow events.
+///
+/// It refuses an action of the module `refused`, and sends a wrong response to one of the module `wrong`. At others, it
+/// closes the connection.
 pub fn serve_as_pipeline(socket: &Path) -> Receiver<UnixStream> {
     let listener = UnixListener::bind(socket).expect("a writable folder");
     // The server may be another user.
@@ -45,7 +47,11 @@ fn respond(mut stream: UnixStream, followers: &Sender<UnixStream>) {
             Request::Events { .. } => Response::Events(Vec::new()),
             // The stream of counters begins, and never has any.
             Request::Watch { .. } => Response::Done,
-            Request::Act { .. } => return,
+            Request::Act { module, .. } => match module.as_str() {
+                "refused" => Response::Error("the value is too large".to_owned()),
+                "wrong" => Response::Traced,
+                _ => return,
+            },
             Request::Config { .. } => Response::Error("it has none".to_owned()),
             _ => continue,
         };

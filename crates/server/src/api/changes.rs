@@ -79,7 +79,7 @@ pub(super) async fn act(
     change
         .make(&headers, &body, request, json!(wanted).to_string(), |answer| match answer {
             Answer::Done => Ok(Made::of(&Done { done: true }, "done")),
-            _ => Err(other_response()),
+            _ => Err(other_response().with_unknown_effect()),
         })
         .await
 }
@@ -112,7 +112,7 @@ pub(super) async fn move_modules(
                 let result = format!("{} moved, {} not moved", moved.moves.len(), moved.remaining.len());
                 Ok(Made::of(&moved, result))
             }
-            _ => Err(other_response()),
+            _ => Err(other_response().with_unknown_effect()),
         })
         .await
 }

@@ -207,7 +207,7 @@ async fn reload(
         }
         (Err(ClientError::Refused(_)), Ok(now)) if now != before => Err(stale(&now)),
         (Err(error), _) => Err(error.into()),
-        (Ok(_), _) => Err(other_response()),
+        (Ok(_), _) => Err(other_response().with_unknown_effect()),
     }
 }
 

@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
+use super::openapi;
 use crate::instances::Instance;
 use crate::problem::Problem;
 use crate::shared::Shared;
@@ -22,10 +23,9 @@ use crate::shared::Shared;
 /// Refuses a query at a path without parameters. The other paths refuse unknown keys themselves.
 pub(super) async fn check_query(path: MatchedPath, request: Request, next: Next) -> Result<Response, Problem> {
     // A HEAD is a GET without the body.
-    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    let operation = &super::openapi()["paths"][path.as_str()][method.as_str().to_ascii_lowercase()];
-    let has_parameters = operation["parameters"].as_array().into_iter().flatten().any(|it| it["in"] == "query");
-    if request.uri().query().is_some_and(|query| !query.is_empty()) && operation.is_object() && !has_parameters {
+    let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let has_query = request.uri().query().is_some_and(|query| !query.is_empty());
+    if has_query && openapi::has_query(path.as_str(), method) == Some(false) {
         return Err(Problem::invalid("the query: this path has no parameters"));
     }
     Ok(next.run(request).await)

@@ -3,8 +3,10 @@
 //! The schemas of bodies are those of the protocol's own types. OpenAPI 3.1 uses JSON Schema 2020-12, so they are
 //! inserted as they are.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use axum::http::Method;
 use forebay_protocol::report::{ModuleReport, Packets};
 use forebay_protocol::response::Configuration;
 use forebay_protocol::{GraphReport, Moved};
@@ -17,20 +19,35 @@ use super::{audit, changes, config, history, instances, tables, trace};
 use crate::overview::InstanceOverview;
 use crate::problem::{PROBLEM_JSON, Problem};
 
-/// Returns the description of the API.
-#[must_use]
-pub fn openapi() -> &'static Value {
-    static DESCRIPTION: OnceLock<Value> = OnceLock::new();
-    DESCRIPTION.get_or_init(describe)
-}
-
 /// Returns the description of the API as text.
 pub(super) fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| openapi().to_string())
 }
 
-fn describe() -> Value {
+/// Returns whether an operation has parameters in the query; `None` if there is no such operation.
+///
+/// Only this is kept: the whole description takes more than a megabyte of memory.
+pub(super) fn has_query(path: &str, method: &Method) -> Option<bool> {
+    static KNOWN: OnceLock<HashMap<String, HashMap<String, bool>>> = OnceLock::new();
+    let is_query = |parameter: &Value| parameter["in"] == "query";
+    let takes_query =
+        |operation: &Value| operation["parameters"].as_array().is_some_and(|all| all.iter().any(is_query));
+    let operations = |item: &Value| {
+        let all = item.as_object().into_iter().flatten();
+        all.map(|(method, operation)| (method.to_ascii_uppercase(), takes_query(operation))).collect()
+    };
+    let known = KNOWN.get_or_init(|| {
+        let description = openapi();
+        let paths = description["paths"].as_object().into_iter().flatten();
+        paths.map(|(path, item)| (path.clone(), operations(item))).collect()
+    });
+    known.get(path)?.get(method.as_str()).copied()
+}
+
+/// Returns the description of the API.
+#[must_use]
+pub fn openapi() -> Value {
     let (_, generated) = super::routes().split_for_parts();
     // The generated description is plain data.
     let mut description = serde_json::to_value(generated).unwrap_or_default();
@@ -50,8 +67,8 @@ fn describe() -> Value {
             "IdempotencyKey": {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "A key of the client. The same request with the same key is made once, and has the \
-                                same response.",
+                "description": "A key of the client. The same request with the same key is made once. It gets the \
+                                same response; or 409, if the first response was not kept.",
                 "schema": { "type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$" },
             },
         },

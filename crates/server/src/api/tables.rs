@@ -181,7 +181,7 @@ pub(super) async fn change(
             let lines: Vec<_> = lines.iter().map(String::as_str).collect();
             let answer = instance.request_with(&shared.sockets, &request, &lines).await?;
             let Answer::Changed { made, entries, refused, refusals, warnings } = answer else {
-                return Err(other_response());
+                return Err(other_response().with_unknown_effect());
             };
             let result = format!("{made} made, {refusals} refused, {entries} entries");
             let body = TableChanged { made, entries, refused, refusals, warnings };

@@ -16,7 +16,7 @@ use crate::history::now_ms;
 use crate::instances::Instance;
 use crate::problem::Problem;
 use crate::shared::Shared;
-use crate::store::{Key, Remembered, WriteBegun, WriteEnded};
+use crate::store::{IdempotencyKey, Remembered, StoreError, WriteBegun, WriteEnded};
 
 /// The header by which a client marks a request that it may repeat.
 const KEY: &str = "idempotency-key";
@@ -76,7 +76,8 @@ impl Write<'_> {
             let (_turn, _change) = (turn, change);
             let key = repeatable.as_ref().map(|Repeatable(key)| key.clone());
             let recorded = shared.store.with(move |store| store.begin_write(&begun, key.as_ref())).await;
-            shared.alarms.store(recorded.as_ref().err().map(ToString::to_string));
+            let trouble = recorded.as_ref().err().filter(|error| !matches!(error, StoreError::KeyInUse));
+            shared.alarms.store(trouble.map(ToString::to_string));
             let id = recorded?;
             let made = work.await;
             let ended = match &made {
@@ -99,8 +100,8 @@ impl Write<'_> {
             match (made, repeatable) {
                 (Ok(made), Some(repeatable)) => repeatable.keep(&shared, made.response).await,
                 (Err(problem), Some(repeatable)) => {
-                    if !problem.may_be_made {
-                        repeatable.forget(&shared).await;
+                    if !problem.is_effect_unknown {
+                        repeatable.release(&shared).await;
                     }
                     Err(problem)
                 }
@@ -156,7 +157,7 @@ fn shorten(text: &str) -> String {
 }
 
 /// A request that its client may repeat.
-pub(super) struct Repeatable(Key);
+pub(super) struct Repeatable(IdempotencyKey);
 
 impl Repeatable {
     /// Returns the key of a request; `None` if the request has none.
@@ -173,16 +174,16 @@ impl Repeatable {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        Ok(Some(Self(Key { who: access.who(), key: key.to_owned(), request: hash.finalize().into() })))
+        Ok(Some(Self(IdempotencyKey { who: access.who(), key: key.to_owned(), request: hash.finalize().into() })))
     }
 
     /// Returns the response to the same request, if it was made before.
     ///
     /// # Errors
-    /// Another request had the key; or the request was made, and its response is not known: the pipeline or the server
-    /// has ended meanwhile, or the response was too long to be kept.
+    /// Another request had the key. Or the request was sent before, and its response was not kept: the pipeline did not
+    /// respond, the pipeline or the server ended before the response, or the response was too long.
     pub(super) async fn response(&self, shared: &Shared) -> Result<Option<Response>, Problem> {
-        let Key { who, key, request } = self.0.clone();
+        let IdempotencyKey { who, key, request } = self.0.clone();
         let known = shared.store.with(move |store| store.remembered(&who, &key, now_ms())).await?;
         let Some(known) = known else { return Ok(None) };
         if known.request != request {
@@ -190,8 +191,8 @@ impl Repeatable {
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
         }
         if known.status == 0 {
-            let detail = "a request with this Idempotency-Key has begun, and its response is not known: it is unknown \
-                          whether the change was made: check for the change, and use a new key for the next one";
+            let detail = "a request with this Idempotency-Key was sent before, and its response was not kept: the \
+                          change may have been made: check for it, and use a new key for the next change";
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
         let status = StatusCode::from_u16(known.status).unwrap_or(StatusCode::OK);
@@ -210,9 +211,9 @@ impl Repeatable {
     }
 
     /// Allows the key of a request that was refused to be used again.
-    async fn forget(self, shared: &Shared) {
-        let forgotten = shared.store.with(move |store| store.forget(&self.0)).await;
-        shared.alarms.store(forgotten.err().map(|trouble| trouble.to_string()));
+    async fn release(self, shared: &Shared) {
+        let released = shared.store.with(move |store| store.release(&self.0)).await;
+        shared.alarms.store(released.err().map(|trouble| trouble.to_string()));
     }
 
     /// Keeps a response for a day.

@@ -15,6 +15,8 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest response, in bytes. Without a limit, a response that does not end would fill the memory.
 const MAX_RESPONSE: usize = 64 << 20;
+/// The longest response of a process whose user is not trusted.
+const MAX_FOREIGN_RESPONSE: usize = 4 << 20;
 /// The longest first response, which has the version and a few names. Its sender may be any user.
 const MAX_HELLO: usize = 64 << 10;
 
@@ -27,7 +29,7 @@ pub struct Connection {
     /// The bytes of a response that is not complete yet. They stay here if reading is cancelled.
     line: Vec<u8>,
     /// The longest response that is read, in bytes.
-    most: usize,
+    max_response: usize,
 }
 
 impl Connection {
@@ -37,9 +39,8 @@ impl Connection {
     /// As `forebay_protocol::Client::hello`.
     pub async fn begin(stream: UnixStream, path: &Path) -> Result<(Self, Hello), ClientError> {
         let stream = BufReader::with_capacity(1 << 13, stream);
-        let mut connection = Self { stream, path: path.to_owned(), line: Vec::new(), most: MAX_HELLO };
+        let mut connection = Self { stream, path: path.to_owned(), line: Vec::new(), max_response: MAX_HELLO };
         let hello = connection.request(&Request::Hello { protocol: Some(VERSION) }).await?;
-        connection.most = MAX_RESPONSE;
         match hello {
             Response::Hello(hello) if hello.protocol == VERSION => Ok((connection, hello)),
             Response::Hello(hello) => {
@@ -48,6 +49,11 @@ impl Connection {
             }
             _ => Err(ClientError::Version { theirs: String::new() }),
         }
+    }
+
+    /// Allows longer responses, after the first one.
+    pub fn allow_long_responses(&mut self, is_trusted: bool) {
+        self.max_response = if is_trusted { MAX_RESPONSE } else { MAX_FOREIGN_RESPONSE };
     }
 
     /// Sends a request and returns the response.
@@ -112,8 +118,8 @@ impl Connection {
             if end.is_some() {
                 break;
             }
-            if self.line.len() > self.most {
-                let why = format!("a response is longer than {} KiB", self.most >> 10);
+            if self.line.len() > self.max_response {
+                let why = format!("a response is longer than {} KiB", self.max_response >> 10);
                 return Err(ClientError::Broken(io::Error::new(io::ErrorKind::InvalidData, why)));
             }
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use forebay_protocol::response::Hello;
 use forebay_protocol::{ClientError, locate};
@@ -81,7 +81,8 @@ impl Sockets {
             (own, _) => own.map_err(failed)?,
         };
         let owner = stream.peer_cred().map_err(failed)?.uid();
-        let (connection, hello) = Connection::begin(stream, path).await?;
+        let (mut connection, hello) = Connection::begin(stream, path).await?;
+        connection.allow_long_responses(self.is_trusted(path, owner));
         Ok((connection, hello, owner))
     }
 }
@@ -99,7 +100,9 @@ fn identity(path: &Path) -> Option<FileIdentity> {
 pub struct Discovery {
     /// The sockets that were tried, with their identity at that time.
     tried: HashMap<PathBuf, FileIdentity>,
-    /// The sockets at which no pipeline responded to the last attempt.
+    /// The sockets that are tried again, with the time of the next attempt.
+    later: HashMap<PathBuf, Instant>,
+    /// The sockets at which no pipeline was found in the last attempt.
     failed: HashSet<PathBuf>,
     /// The sockets that have a watcher.
     watching: HashSet<PathBuf>,
@@ -119,13 +122,15 @@ impl Discovery {
         }
     }
 
-    /// Notes that a watcher has ended. Its socket is tried again when its file has changed; or at the next look, if its
-    /// pipeline was silent, or if changes of the file cannot be seen.
+    /// Notes that a watcher has ended. Its socket is tried again when its file has changed, or after the time that the
+    /// watcher names. If changes of the file cannot be seen, it is tried again at the next look.
     fn end(&mut self, watched: Watched) {
-        let Watched { path, is_silent, is_found } = watched;
+        let Watched { path, again, is_found } = watched;
         self.watching.remove(&path);
-        if is_silent || identity(&path).is_none() {
+        let again = again.or_else(|| identity(&path).is_none().then_some(Duration::ZERO));
+        if let Some(again) = again {
             self.tried.remove(&path);
+            self.later.insert(path.clone(), Instant::now() + again);
         }
         if is_found {
             self.failed.remove(&path);
@@ -140,7 +145,9 @@ impl Discovery {
         let Some(found) = shared.sockets.list().await else { return };
         self.tried.retain(|path, _| found.contains(path));
         self.failed.retain(|path| found.contains(path));
-        for path in found {
+        let now = Instant::now();
+        self.later.retain(|path, at| found.contains(path) && *at > now);
+        for path in found.into_iter().filter(|path| !self.later.contains_key(path)) {
             // The helper sees files that this process cannot see.
             let identity = identity(&path).unwrap_or_default();
             if !self.watching.contains(&path) && self.tried.insert(path.clone(), identity) != Some(identity) {

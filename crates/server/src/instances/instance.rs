@@ -65,6 +65,8 @@ pub struct Instance {
     name: String,
     socket: PathBuf,
     hello: Hello,
+    /// The user of its process, if this user is not trusted.
+    foreign: Option<u32>,
     since: Instant,
     live: Mutex<Live>,
     /// The number of the last event of the pipeline that the server has read.
@@ -81,11 +83,12 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub(super) fn new(name: String, socket: PathBuf, hello: Hello) -> Self {
+    pub(super) fn new(name: String, socket: PathBuf, hello: Hello, foreign: Option<u32>) -> Self {
         Self {
             name,
             socket,
             hello,
+            foreign,
             since: Instant::now(),
             live: Mutex::default(),
             known_event: AtomicU64::new(0),
@@ -107,6 +110,11 @@ impl Instance {
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Returns the user of its process, if this user is not trusted.
+    pub(super) fn foreign(&self) -> Option<u32> {
+        self.foreign
     }
 
     /// Returns the instance's own description.
@@ -199,6 +207,12 @@ impl Instance {
     ) -> Result<Response, ClientError> {
         // The semaphore is never closed.
         let _one = self.requests.acquire().await;
-        self.connect(sockets).await?.request_with(request, lines).await
+        let mut connection = self.connect(sockets).await.map_err(|error| match error {
+            // The request was not sent.
+            ClientError::Broken(error) => ClientError::Connect { path: self.socket.clone(), error },
+            ClientError::Malformed(error) => ClientError::Connect { path: self.socket.clone(), error: error.into() },
+            error => error,
+        })?;
+        connection.request_with(request, lines).await
     }
 }

@@ -20,13 +20,15 @@ const TICK_MS: u64 = 1_000;
 const REMOVAL: Duration = Duration::from_millis(300);
 /// The time between two attempts to continue with a pipeline that has closed a connection but still runs.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The time between two attempts at a pipeline that was ignored, because too many of its user run.
+const IGNORED: Duration = Duration::from_secs(60);
 
 /// How watching a socket has ended.
 pub(super) struct Watched {
     /// The path of the socket.
     pub(super) path: PathBuf,
-    /// Whether the socket is tried again although its file has not changed: its pipeline may be suspended.
-    pub(super) is_silent: bool,
+    /// The time after which the socket is tried again, although its file has not changed.
+    pub(super) again: Option<Duration>,
     /// Whether a pipeline responded.
     pub(super) is_found: bool,
 }
@@ -37,21 +39,23 @@ pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) ->
     let (connection, hello, owner) = match shared.sockets.open(&path).await {
         Ok(opened) => opened,
         // Killed processes leave sockets behind: that is no error.
-        Err(error) if is_over(&error) => return Watched { path, is_silent: false, is_found: false },
+        Err(error) if is_over(&error) => return Watched { path, again: None, is_found: false },
         Err(error) => {
             if is_first {
                 shared.log.warn("instance_unreachable", &error.to_string());
             }
-            return Watched { path, is_silent: is_transient(&error), is_found: false };
+            let again = is_transient(&error).then_some(Duration::ZERO);
+            return Watched { path, again, is_found: false };
         }
     };
     let foreign = (!shared.sockets.is_trusted(&path, owner)).then_some(owner);
     let Some(instance) = shared.instances.add(hello, path.clone(), foreign) else {
         if is_first {
-            let why = "too many pipelines of users that are not root or the server's: name its folder in `sockets`";
+            let why =
+                "too many pipelines of its user run: end one; or add its folder to `sockets`, if you trust the user";
             shared.log.warn("instance_ignored", &format!("{}: {why}", path.display()));
         }
-        return Watched { path, is_silent: false, is_found: false };
+        return Watched { path, again: Some(IGNORED), is_found: false };
     };
     shared.alarms.begin(instance.name());
     shared.log.info("instance_found", &format!("{} at {}", instance.name(), path.display()));
@@ -70,7 +74,7 @@ pub(super) async fn watch(shared: Arc<Shared>, path: PathBuf, is_first: bool) ->
         shared.alarms.end(instance.name(), instance.hello().pid, status);
         shared.publish_instance(&instance);
     }
-    Watched { path, is_silent: false, is_found: true }
+    Watched { path, again: None, is_found: true }
 }
 
 /// Returns whether an error means that no process listens at the socket any more.

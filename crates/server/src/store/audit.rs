@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Key, Store, StoreError, remembered};
+use super::{IdempotencyKey, Store, StoreError, remembered};
 
 /// The beginning of a write. It is recorded before the write has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,7 +56,8 @@ pub struct AuditRecord {
     #[serde(flatten)]
     pub begun: WriteBegun,
     /// The end of the write. `null` means that the write still runs, that the server was killed, or that the end could
-    /// not be recorded. In the last two cases, and if the status is 504, the effect is unknown.
+    /// not be recorded. In the last two cases, the effect is unknown. With the status 502, 503 or 504, it can be
+    /// unknown: `result` says so.
     pub ended: Option<WriteEnded>,
 }
 
@@ -77,11 +78,11 @@ impl Store {
     /// record is on the disk when this returns.
     ///
     /// # Errors
-    /// Returns an error if the record cannot be written. The write must then not be done.
-    pub fn begin_write(&mut self, write: &WriteBegun, key: Option<&Key>) -> Result<i64, StoreError> {
+    /// Returns an error if the record cannot be written, or if the key has a record. The write must then not be done.
+    pub fn begin_write(&mut self, write: &WriteBegun, key: Option<&IdempotencyKey>) -> Result<i64, StoreError> {
         let transaction = self.connection.transaction()?;
         if let Some(key) = key {
-            remembered::begin(&transaction, key, write.at_ms)?;
+            remembered::begin(&transaction, key, write.at_ms, self.limits.remembered)?;
         }
         let id = transaction.prepare_cached(BEGIN)?.insert((
             write.at_ms,

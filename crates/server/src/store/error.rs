@@ -95,6 +95,9 @@ pub enum StoreError {
     /// Too many orders wait for the store.
     #[error("the disk is too slow, or full: too many writes wait: try again later")]
     Busy,
+    /// The idempotency key of a write has a record.
+    #[error("another request has this Idempotency-Key: use a new key for each change")]
+    KeyInUse,
     /// A sample or layout cannot be encoded.
     #[error("store: a sample cannot be encoded: {0}")]
     Encoding(String),

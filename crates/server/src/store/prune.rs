@@ -37,7 +37,7 @@ impl Store {
         self.last.clear();
         let most = i64::try_from(self.limits.bytes).unwrap_or(i64::MAX);
         let transaction = self.connection.transaction()?;
-        remembered::forget(&transaction, now)?;
+        remembered::remove_expired(&transaction, now)?;
         let samples_end = window_of(now.saturating_sub(DAY));
         let rows_end = window_of(now.saturating_sub(7 * DAY));
         for instance in instances(&transaction)? {

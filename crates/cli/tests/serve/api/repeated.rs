@@ -116,19 +116,24 @@ fn a_change_of_unknown_effect_is_not_made_again() {
     let instance = "/api/v1/instances/source";
     wait_for("the pipeline", || server.get(instance).status == 200);
     let authorization = format!("Bearer {}", tokens.operator);
-    let act = |key: &str, trigger: u32| {
+    let act = |module: &str, key: &str| {
         let headers = headers(&authorization, "application/json", &[(KEY, key)]);
-        let body = json!({ "module": "a", "action": { "set_trigger": { "module": 0, "trigger": trigger } } });
+        let body = json!({ "module": module, "action": { "set_trigger": { "module": 0, "trigger": 8 } } });
         server.send("POST", &format!("{instance}/actions"), &headers, &body.to_string())
     };
-    assert!(act("k1", 8).problem(503).contains("it is unknown whether it made the change"));
-    for _ in 0..2 {
-        assert!(act("k1", 8).problem(409).contains("its response is not known"));
+    let ended = act("a", "k1").problem(503);
+    assert!(ended.contains("it is unknown whether it made the change"), "{ended}");
+    act("wrong", "k2").problem(502);
+    for (module, key) in [("a", "k1"), ("a", "k1"), ("wrong", "k2")] {
+        assert!(act(module, key).problem(409).contains("the change may have been made"), "{module}");
     }
-    assert!(act("k1", 9).problem(422).contains("another request had this Idempotency-Key"));
-    act("k2", 8).problem(503);
+    assert!(act("b", "k1").problem(422).contains("another request had this Idempotency-Key"));
+    // A change that was refused was not made.
+    for _ in 0..2 {
+        assert_eq!(act("refused", "k3").problem(422), "the value is too large");
+    }
     let audit = server.get_as(&tokens.admin, "/api/v1/audit").json();
-    assert_eq!(list(&audit, "records").len(), 2, "{audit}");
+    assert_eq!(list(&audit, "records").len(), 4, "{audit}");
 }
 
 #[test]
