@@ -1,0 +1,45 @@
+/** The token of this tab and its role. The token is kept in sessionStorage only, so it ends with the tab. */
+
+export type Role = 'none' | 'viewer' | 'operator' | 'admin';
+
+const KEY = 'forebay-token';
+const RANK: Record<Role, number> = { none: 0, viewer: 1, operator: 2, admin: 3 };
+
+class Access {
+    token = $state('');
+    role = $state<Role>('none');
+    /** Why the token is not used, if it was refused. */
+    trouble = $state('');
+
+    constructor() {
+        const match = /^#token=([\w-]+)$/.exec(location.hash);
+        if (match?.[1]) {
+            sessionStorage.setItem(KEY, match[1]);
+            // A token in the address would stay in the history of the browser, and in copies of the address.
+            history.replaceState(null, '', `${location.pathname}${location.search}#/`);
+        }
+        this.token = sessionStorage.getItem(KEY) ?? '';
+    }
+
+    set(token: string): void {
+        this.token = token.trim();
+        this.role = 'none';
+        this.trouble = '';
+        if (this.token) sessionStorage.setItem(KEY, this.token);
+        else sessionStorage.removeItem(KEY);
+    }
+
+    /** Returns whether the role allows what `role` allows. */
+    is(role: Role): boolean {
+        return RANK[this.role] >= RANK[role];
+    }
+
+    /** Returns why a control that needs `role` cannot be used, or an empty text. */
+    reason(role: Role): string {
+        if (this.is(role)) return '';
+        const own = this.token ? `This token has the role ${this.role}.` : 'This tab has no token.';
+        return `${own} This needs a token with the role ${role}: \`forebay token NAME --role ${role}\`.`;
+    }
+}
+
+export const access = new Access();

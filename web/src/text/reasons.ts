@@ -1,0 +1,60 @@
+/** The codes of the API in sentences. The sentences are those of the server and of `forebay show control`. */
+
+import type { Change, ShortCause, Unkept } from '../api/types';
+import { delay, share } from './units';
+
+const CHANGES: Record<string, string> = {
+    rule: 'the controller always sets it so',
+    room: 'all objectives allow a larger trigger',
+    optimum: 'the least load within all objectives',
+    gradient: 'a step towards less load',
+    arrives: 'even without a trigger, batches are nearly as large',
+    slow: 'waiting for a batch would take longer than an objective allows',
+    recovery: 'a flow takes longer than its objective',
+    idle: 'no packets came',
+    bare: 'objectives are kept better if no packet waits',
+};
+
+const UNKEPT: Record<string, string> = {
+    slow: 'calls and waits for a turn alone take too long, even if no packet waits for a batch',
+    time: 'smaller batches would overload a worker',
+    load: 'all packets together take more time than a worker has, even in the largest batches',
+    stated: 'the configuration sets a trigger for which packets wait too long',
+    share: 'the flow offers more than its share and is held back',
+};
+
+const MOVES: Record<string, string> = {
+    apart: 'a flow cannot keep its objective if all modules are on one worker',
+    together: 'all flows keep their objectives again with all modules on one worker',
+};
+
+/** Returns why a trigger changed. */
+export function changeReason(change: Change): string {
+    const reason = CHANGES[change.why] ?? change.why;
+    return change.flow ? `${reason} (flow ${change.flow})` : reason;
+}
+
+/** Returns a change of a trigger. A trigger of 0 means that no packet waits. */
+export function changeText(change: Change): string {
+    return `trigger of ${change.module}: ${change.from} → ${change.to}`;
+}
+
+/** Returns why no trigger keeps an objective. */
+export function unkeptReason(unkept: Unkept): string {
+    const cause = UNKEPT[unkept.cause] ?? unkept.cause;
+    return `No trigger keeps the objective of ${delay(unkept.slo_us)}: ${cause}.`;
+}
+
+/** Returns why a flow does not get its rate. */
+export function shortReason(cause: ShortCause): string {
+    if ('time' in cause) {
+        return `all rate objectives need ${share(cause.time.load)} of the time of worker ${cause.time.worker}`;
+    }
+    if ('together' in cause) return `the flow ${cause.together.with} passes all modules of this flow`;
+    return `packets of other flows wait before it at ${cause.held.module}`;
+}
+
+/** Returns why modules moved to another worker. */
+export function moveReason(why: string): string {
+    return MOVES[why] ?? why;
+}
