@@ -23,6 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::guard::guard;
+use crate::page;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
@@ -67,6 +68,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let (router, _) = routes().split_for_parts();
     router
         .route_layer(from_fn(extract::check_query))
+        .merge(page::routes())
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path: see /api/v1/openapi.json")
         })

@@ -12,11 +12,13 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 
 use crate::access::{Access, Peer, Role};
+use crate::page;
 use crate::problem::Problem;
 use crate::settings::{Listen, Settings};
 use crate::shared::Shared;
 
-/// Headers of every response. The server sends no page, so nothing may be loaded, and nothing may be kept.
+/// Headers of every response that has no other value for them. Responses of the API are no pages, so nothing may be
+/// loaded, and nothing may be kept.
 static HEADERS: [(header::HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -37,7 +39,7 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     };
     shared.counts.count(response.status().as_u16());
     for (name, value) in &HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -49,7 +51,7 @@ fn admit(shared: &Shared, request: &Request) -> Result<Access, Problem> {
     let settings = shared.settings();
     // First, so that a page of another site cannot use up the rate of this machine's clients.
     check_host(&settings, &peer, request)?;
-    check_origin(&settings, request.headers())?;
+    check_origin(&settings, request)?;
     let limit = settings.limits.requests_per_second;
     if let Err(wait) = shared.rates.admit(peer.client(), limit, Instant::now()) {
         let detail = format!("more than {limit} requests per second: wait, or raise `limits.requests_per_second`");
@@ -61,7 +63,10 @@ fn admit(shared: &Shared, request: &Request) -> Result<Access, Problem> {
         return match peer {
             Peer::Local { uid, .. } => Ok(Access::Local { uid }),
             Peer::Remote { is_public: false, .. } => Ok(Access::Open),
-            Peer::Remote { .. } if request.uri().path() == "/healthz" => Ok(Access::Open),
+            // The page has no data, and asks its user for the token.
+            Peer::Remote { .. } if request.uri().path() == "/healthz" || page::has(request.uri().path()) => {
+                Ok(Access::Open)
+            }
             Peer::Remote { .. } => Err(unauthorized("this address needs a token")),
         };
     };
@@ -109,14 +114,20 @@ fn check_host(settings: &Settings, peer: &Peer, request: &Request) -> Result<(),
     }
 }
 
-/// Checks that the request does not come from a page of a foreign site.
-fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<(), Problem> {
+/// Checks that the request does not come from a page of a foreign site. A link there may lead to the page.
+fn check_origin(settings: &Settings, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
     let is_foreign = headers.get_all(header::ORIGIN).iter().any(|origin| {
         let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| without_port(host));
         !host.is_some_and(|host| is_own(settings, host))
     });
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    if is_foreign || site == Some(b"cross-site") {
+    let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|sent| sent.as_bytes() == value);
+    // A new document in the window: the foreign page cannot read it (Fetch Metadata, sections 2.2 and 2.3).
+    let is_link = request.method() == Method::GET
+        && page::has(request.uri().path())
+        && is("sec-fetch-mode", b"navigate")
+        && is("sec-fetch-dest", b"document");
+    if is_foreign || (is("sec-fetch-site", b"cross-site") && !is_link) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "the request comes from a page of another site"));
     }
     Ok(())

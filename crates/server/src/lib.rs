@@ -19,6 +19,7 @@ pub mod instances;
 mod log;
 pub mod metrics;
 mod overview;
+mod page;
 pub mod privilege;
 mod problem;
 mod process;

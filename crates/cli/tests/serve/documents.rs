@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::server::{FOREBAY, Pipeline, Server, Tokens, folder};
 
 /// Returns the path of a file of the repository.
-fn repository(file: &str) -> PathBuf {
+pub(crate) fn repository(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
 }
 

@@ -7,6 +7,7 @@ mod draining;
 mod http;
 mod imitation;
 mod lives;
+mod page;
 mod refusals;
 mod secrets;
 mod server;

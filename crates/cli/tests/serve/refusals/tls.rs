@@ -105,6 +105,8 @@ fn an_address_that_other_machines_can_reach_speaks_tls_and_needs_a_token() {
     let server = Server::with(folder.path(), &settings, &[]);
     let status = |path: &str, token: &str| certificates.get(&server, "one", &[], path, token).map(|got| got.status);
     assert_eq!(status("/healthz", ""), Some(200));
+    // The page asks for the token.
+    assert_eq!(status("/", ""), Some(200));
     for path in ["/readyz", "/metrics", "/api/v1/instances", "/api/v1/openapi.json", "/nothing"] {
         assert_eq!(status(path, ""), Some(401), "{path}");
         assert_eq!(status(path, &tokens.expired), Some(401), "{path}");
