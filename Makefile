@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint web schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -129,6 +129,11 @@ lint: rust ## check formatting, clippy with warnings as errors, licences and sou
 	rustfmt --check --edition 2024 $$(git ls-files "*.rs")
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny check licenses bans sources
+
+# The files of the page are checked in, so that a build of the program needs no Node.
+web: ## check and build the page, from web/ to web/dist
+	@scripts/install-debian node:nodejs npm:npm
+	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
 
 schema: rust ## write the JSON Schemas of configurations, settings and command output, and the OpenAPI document, to schema/
 	@mkdir -p schema target
