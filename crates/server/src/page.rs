@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::access::hexadecimal;
 
-/// What the page may load: its own files, and data from this server.
+/// The page may load its own files, and data from this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src \
                       'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

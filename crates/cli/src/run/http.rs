@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn check(listen: &Listen) -> anyhow::Result<()> {
     if listen.is_public() {
         bail!(
-            "--http {listen}: it can be reached from other machines: listen at 127.0.0.1, or start `forebay serve` with \
-             `tls` and `tokens`"
+            "--http {listen}: it can be reached from other machines: listen at 127.0.0.1, or start `forebay serve` \
+             with `tls` and `tokens`"
         );
     }
     check_address(listen).with_context(|| format!("--http {listen}"))
