@@ -17,8 +17,8 @@ use crate::problem::Problem;
 use crate::settings::{Listen, Settings};
 use crate::shared::Shared;
 
-/// Headers of every response that has no other value for them. Responses of the API are no pages, so nothing may be
-/// loaded, and nothing may be kept.
+/// Headers of every response. Responses of the API are no pages, so nothing may be loaded, and nothing may be kept. The
+/// files of the page have their own values.
 static HEADERS: [(header::HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -29,6 +29,7 @@ static HEADERS: [(header::HeaderName, &str); 5] = [
 
 /// Checks a request, passes it to its handler, and completes the response.
 pub(crate) async fn guard(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
+    let is_page = page::has(request.uri().path());
     let mut response = match admit(&shared, &request) {
         Ok(access) => {
             request.extensions_mut().insert(access);
@@ -39,7 +40,9 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, mut request: Reques
     };
     shared.counts.count(response.status().as_u16());
     for (name, value) in &HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        if !is_page || !response.headers().contains_key(name) {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
     }
     response
 }

@@ -343,11 +343,11 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         }
         memory.push(process_resources().0);
         if reload.is_multiple_of(ROUND) {
-            // An ended thread and its files may exist for a moment longer. If that is at the first look, later looks
+            // An ended thread and its files may exist for a moment longer. If that is at an early look, later looks
             // find fewer.
             let mut now = process_resources();
             for _ in 0..100 {
-                if resources.first().is_none_or(|first: &(u64, usize, usize)| now.1 <= first.1 && now.2 <= first.2) {
+                if resources.get(1).is_none_or(|second: &(u64, usize, usize)| now.1 <= second.1 && now.2 <= second.2) {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -386,8 +386,9 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         resources.iter().map(|(_, files, threads)| (files, threads)).collect::<Vec<_>>(),
     );
     assert!(held > 0 && replaced > 0, "held packets were dropped with their module, and reported");
-    let first = resources[0];
-    assert!(resources.iter().all(|it| it.1 <= first.1 && it.2 <= first.2), "{resources:?}");
+    // A file that is opened once, when it is first needed, may be opened after the first look.
+    let second = resources[1];
+    assert!(resources.iter().all(|it| it.1 <= second.1 && it.2 <= second.2), "{resources:?}");
     // A fiftieth, plus memory that the allocator keeps and that packets touch for the first time.
     assert!(late <= early + early / 50 + 8_192, "memory grows: {memory:?}");
 }
