@@ -133,7 +133,7 @@ lint: rust ## check formatting, clippy with warnings as errors, licences and sou
 # The files of the page are checked in, so that a build of the program needs no Node.
 web: ## check and build the page, from web/ to web/dist
 	@scripts/install-debian node:nodejs npm:npm
-	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
+	cd web && npm ci && npm run check && npm run build
 
 schema: rust ## write the JSON Schemas of configurations, settings and command output, and the OpenAPI document, to schema/
 	@mkdir -p schema target

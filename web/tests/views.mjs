@@ -25,10 +25,7 @@ async function open(browser, name, options) {
         });
     });
     page.on('console', (message) => {
-        // The page finds its role by a request that a lower role may not make, and Chromium reports each refusal.
-        const isRole = message.location().url.includes('/api/v1/audit?');
-        if (message.type() !== 'error' || isRole) return;
-        faults.push(`${name}: console: ${message.text()} ${message.location().url}`);
+        if (message.type() === 'error') faults.push(`${name}: console: ${message.text()} ${message.location().url}`);
     });
     page.on('pageerror', (error) => faults.push(`${name}: ${error.stack}`));
     await page.goto(token ? `${url}#token=${token}` : url);

@@ -65,7 +65,7 @@ fn document(path: &Path, rules: &Rules, read: impl FnOnce(&Value) -> Result<(), 
     let mut source = Source::read(path)?;
     let is_blank = |line: &str| line.trim_start().is_empty() || line.trim_start().starts_with('#');
     if source.text().lines().all(is_blank) {
-        // A file in which nothing is set.
+        // A file without settings is allowed. Read it as an empty object.
         source = Source::new("{}", source.file(), source.base());
     }
     let document = Document::read(&source, rules)?;

@@ -29,7 +29,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A client without a token. At a loopback address, it reads metrics and the state of pipelines. At any other
-    /// address, it reads only `/healthz`.
+    /// address, it reads only `/healthz` and the files of the page.
     Open,
     /// A user of this host, at a Unix socket. It reads what a [`Role::Viewer`] reads.
     Local {

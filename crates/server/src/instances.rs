@@ -55,10 +55,12 @@ impl Instances {
         // yet.
         let is_gone = |other: &Arc<Instance>| !other.status().is_running() || other.socket() == socket;
         let is_free = |name: &str| all.get(name).is_none_or(is_gone);
-        let plain = hello.instance.clone().unwrap_or_else(|| hello.pipeline.clone());
         // No run has a name with `@`. Pipelines may, so it is replaced.
-        let plain = plain.replace('@', "_");
-        let plain = foreign.map_or_else(|| plain.clone(), |user| format!("{plain}@{user}"));
+        let own = hello.instance.as_ref().unwrap_or(&hello.pipeline).replace('@', "_");
+        let plain = match foreign {
+            Some(user) => format!("{own}@{user}"),
+            None => own,
+        };
         // Processes in different containers may have the same ID.
         let numbered = (2_u64..).map(|number| format!("{plain}-{}-{number}", hello.pid));
         let mut names = [plain.clone(), format!("{plain}-{}", hello.pid)].into_iter().chain(numbered);

@@ -191,10 +191,10 @@ async fn run(
             _ = interrupt.recv() => break,
         }
     }
-    shared.log.info("ending", "changes that are being made end first");
+    shared.log.info("ending", "the server finishes the changes that are being made");
     // Changes that are being made end, with their records. Later ones wait, and are not made.
     if let Ok(_all) = timeout(DRAIN, shared.changes.acquire_many(CHANGES)).await {
-        // The responses are sent.
+        // The connections need time to send the responses.
         sleep(RESPOND).await;
     }
     shared.log.info("ended", "the server ends; pipelines continue");

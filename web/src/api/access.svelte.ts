@@ -37,7 +37,9 @@ class Access {
     /** Returns why a control that needs `role` cannot be used, or an empty text. */
     reason(role: Role): string {
         if (this.is(role)) return '';
-        const own = this.token ? `This token has the role ${this.role}.` : 'This tab has no token.';
+        let own = `This token has the role ${this.role}.`;
+        if (!this.token) own = 'This tab has no token.';
+        else if (this.role === 'none') own = 'The server has not accepted the token.';
         return `${own} This needs a token with the role ${role}: \`forebay token NAME --role ${role}\`.`;
     }
 }

@@ -20,27 +20,27 @@ export interface Result<T> {
     etag: string | undefined;
 }
 
-/** Returns the headers that identify this browser. */
-export function identity(): Record<string, string> {
+/** Returns the header with the token, if there is a token. */
+function identity(): Record<string, string> {
     return access.token ? { authorization: `Bearer ${access.token}` } : {};
 }
 
 /** Reads the problem of a response that is not a success. */
-export async function problemOf(response: Response): Promise<Problem> {
+async function problemOf(response: Response): Promise<Problem> {
     const text = await response.text().catch(() => '');
     const retryAfterS = Number(response.headers.get('retry-after')) || undefined;
     try {
         const { detail, faults } = JSON.parse(text) as { detail?: string; faults?: Fault[] };
         if (detail) return new Problem(response.status, detail, faults, retryAfterS);
     } catch {
-        // A proxy between may respond with another type of text.
+        // A proxy may respond with a text that is not JSON.
     }
     return new Problem(response.status, text.slice(0, 300) || `status ${response.status}`, [], retryAfterS);
 }
 
-/** Sends a request and returns its body as JSON. Throws a `Problem`. */
-export async function send<T>(path: string, init: RequestInit = {}): Promise<Result<T>> {
-    const headers = { accept: 'application/json', ...identity(), ...(init.headers as Record<string, string>) };
+/** Sends a request with the token. Throws a `Problem` if there is no response, or no success. */
+export async function request(path: string, init: RequestInit): Promise<Response> {
+    const headers = { ...identity(), ...(init.headers as Record<string, string>) };
     let response: Response;
     try {
         response = await fetch(`api/v1/${path}`, { cache: 'no-store', ...init, headers });
@@ -49,6 +49,13 @@ export async function send<T>(path: string, init: RequestInit = {}): Promise<Res
         throw new Problem(0, 'The server does not respond. Check that `forebay serve` runs.');
     }
     if (!response.ok) throw await problemOf(response);
+    return response;
+}
+
+/** Sends a request and returns its body as JSON. Throws a `Problem`. */
+export async function send<T>(path: string, init: RequestInit = {}): Promise<Result<T>> {
+    const headers = { accept: 'application/json', ...(init.headers as Record<string, string>) };
+    const response = await request(path, { ...init, headers });
     return { body: (await response.json()) as T, etag: response.headers.get('etag') ?? undefined };
 }
 
@@ -67,7 +74,7 @@ export async function change<T>(path: string, body: unknown, method = 'POST'): P
     return (await send<T>(path, { method, headers, body: isText ? body : JSON.stringify(body) })).body;
 }
 
-/** Returns a new key. `crypto.randomUUID` exists only in secure contexts, and a Unix socket's proxy may be none. */
+/** Returns a new key. `crypto.randomUUID` needs HTTPS or localhost, and a proxy may serve the page without. */
 export function newKey(): string {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -1,6 +1,7 @@
 /** The stream of events. */
 
-import { identity, Problem, problemOf } from './client';
+import { access, type Role } from './access.svelte';
+import { request } from './client';
 
 export interface StreamEvent {
     id: string;
@@ -8,17 +9,16 @@ export interface StreamEvent {
     data: unknown;
 }
 
-/** Reads the stream of all pipelines. It uses fetch, because EventSource cannot send the header Authorization. */
+/**
+ * Reads the stream of all pipelines, and the role of this client from its header. It uses fetch, because EventSource
+ * cannot send the header Authorization.
+ */
 export async function* events(last: string, signal: AbortSignal): AsyncGenerator<StreamEvent> {
-    const headers: Record<string, string> = { accept: 'text/event-stream', ...identity() };
+    const headers: Record<string, string> = { accept: 'text/event-stream' };
     if (last) headers['last-event-id'] = last;
-    let response: Response;
-    try {
-        response = await fetch('api/v1/events?instance=*', { headers, signal, cache: 'no-store' });
-    } catch {
-        throw new Problem(0, 'The server does not respond. Check that `forebay serve` runs.');
-    }
-    if (!response.ok) throw await problemOf(response);
+    const response = await request('events?instance=*', { headers, signal });
+    access.role = (response.headers.get('forebay-role') ?? 'none') as Role;
+    access.trouble = '';
     if (!response.body) return;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';

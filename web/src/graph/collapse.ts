@@ -17,9 +17,10 @@ const LEAST = 3;
 
 /**
  * Returns for each module and port a number that equal ones share. Two modules are equal if they have the same
- * function, and if the modules before and after them are equal.
+ * function, and if the modules before and after them are equal. (Colour refinement: classes are split until nothing
+ * changes.)
  */
-export function classes(graph: Graph): Map<string, number> {
+function equalClasses(graph: Graph): Map<string, number> {
     const before = new Map<string, string[]>();
     const after = new Map<string, string[]>();
     const add = (to: Map<string, string[]>, key: string, value: string) => to.set(key, [...(to.get(key) ?? []), value]);
@@ -30,19 +31,19 @@ export function classes(graph: Graph): Map<string, number> {
     }
     const kinds = [
         ...graph.modules.map(({ name, function: kind }) => [name, `module ${kind}`] as const),
-        // Every port is one of its own: ports have names on the outside.
+        // Ports are never grouped: each is another connection to the outside.
         ...graph.ports.map(({ name }) => [name, `port ${name}`] as const),
     ];
-    let colours = numbered(new Map(kinds));
+    let classOf = numbered(new Map(kinds));
     for (let known = 0; ; ) {
-        const seen = new Set(colours.values()).size;
-        if (seen === known) return colours;
+        const seen = new Set(classOf.values()).size;
+        if (seen === known) return classOf;
         known = seen;
-        const list = (names: string[] = []) => [...new Set(names.map((name) => colours.get(name)))].sort().join();
+        const list = (names: string[] = []) => [...new Set(names.map((name) => classOf.get(name)))].sort().join();
         const next = kinds.map(
-            ([name]) => [name, `${colours.get(name)}|${list(before.get(name))}|${list(after.get(name))}`] as const,
+            ([name]) => [name, `${classOf.get(name)}|${list(before.get(name))}|${list(after.get(name))}`] as const,
         );
-        colours = numbered(new Map(next));
+        classOf = numbered(new Map(next));
     }
 }
 
@@ -57,11 +58,11 @@ function numbered(signatures: Map<string, string>): Map<string, number> {
 
 /** Returns the nodes and edges to draw. `expanded` has the groups that are drawn as single modules. */
 export function collapse(graph: Graph, expanded: ReadonlySet<string>): { nodes: Node[]; edges: [string, string][] } {
-    const colours = classes(graph);
+    const classOf = equalClasses(graph);
     const groups = new Map<number, string[]>();
     for (const { name } of graph.modules) {
-        const colour = colours.get(name) ?? -1;
-        groups.set(colour, [...(groups.get(colour) ?? []), name]);
+        const group = classOf.get(name) ?? -1;
+        groups.set(group, [...(groups.get(group) ?? []), name]);
     }
     const idOf = new Map<string, string>();
     const nodes: Node[] = [];
@@ -70,7 +71,7 @@ export function collapse(graph: Graph, expanded: ReadonlySet<string>): { nodes: 
         nodes.push({ id: name, name, function: kind, isPort: true, members: [name] });
     }
     for (const { name, function: kind } of graph.modules) {
-        const members = groups.get(colours.get(name) ?? -1) ?? [name];
+        const members = groups.get(classOf.get(name) ?? -1) ?? [name];
         const first = members[0] ?? name;
         const isGroup = members.length >= LEAST && !expanded.has(first);
         const id = isGroup ? `${first} and equal ones` : name;

@@ -53,7 +53,7 @@ export class Instance {
     series = $state.raw<Series>({ at: [], delay: [], pps: [] });
     decisions = $state.raw<Change[]>([]);
     events = $state.raw<PipelineEvent[]>([]);
-    /** Whether no figures have come for too long. */
+    /** Whether the figures are old: none came lately, the pipeline does not run, or the stream is broken. */
     isStale = $state(false);
     /** Increases with each report, so that views read the graph again. */
     generation = $state(0);

@@ -1,10 +1,10 @@
-/** The state of everything, from one stream. */
+/** The state of all pipelines and alarms, kept up to date by one stream. */
 
 import { events, type StreamEvent } from '../api/stream';
 import { Problem, textOf } from '../api/client';
 import { access } from '../api/access.svelte';
-import { findRole } from '../api/role';
 import type { Alarm, Change, Overview, PipelineEvent, Report, Tick } from '../api/types';
+import { words } from '../text/units';
 import { Instance } from './instance.svelte';
 
 /** The times between two attempts to connect. */
@@ -49,7 +49,6 @@ class Live {
         if (document.hidden) return;
         this.current = new AbortController();
         void this.follow(this.current.signal);
-        void findRole().catch(() => undefined);
     }
 
     private async follow(signal: AbortSignal): Promise<void> {
@@ -68,14 +67,15 @@ class Live {
                 }
                 if (signal.aborted) return;
                 this.trouble = 'The server has ended the stream.';
-                // The server also ends the stream when tokens change.
-                void findRole().catch(() => undefined);
             } catch (error) {
                 if (signal.aborted) return;
                 this.trouble = textOf(error);
                 if (error instanceof Problem) {
                     this.needsToken = error.status === 401 || error.status === 403;
-                    if (error.status === 401) access.trouble = access.token ? error.message : '';
+                    if (error.status === 401) {
+                        access.role = 'none';
+                        access.trouble = access.token ? error.message : '';
+                    }
                     waitMs = Math.max(waitMs, (error.retryAfterS ?? 0) * 1e3);
                 }
             }
@@ -124,7 +124,7 @@ class Live {
         const others = this.alarms.filter((known) => keyOf(known) !== keyOf(alarm));
         this.alarms = active ? [...others, alarm] : others;
         const about = [alarm.instance, alarm.subject].filter(Boolean).join(', ');
-        this.news = `Alarm ${active ? 'began' : 'ended'}: ${alarm.alarm.replaceAll('_', ' ')}, ${about}.`;
+        this.news = `Alarm ${active ? 'began' : 'ended'}: ${words(alarm.alarm)}, ${about}.`;
     }
 }
 

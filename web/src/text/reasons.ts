@@ -1,4 +1,4 @@
-/** The codes of the API in sentences. The sentences are those of the server and of `forebay show control`. */
+/** The codes of the API in sentences. Those of CHANGES are the sentences of forebay-protocol. */
 
 import type { Change, ShortCause, Unkept } from '../api/types';
 import { delay, share } from './units';
@@ -50,8 +50,11 @@ export function shortReason(cause: ShortCause): string {
     if ('time' in cause) {
         return `all rate objectives need ${share(cause.time.load)} of the time of worker ${cause.time.worker}`;
     }
-    if ('together' in cause) return `the flow ${cause.together.with} passes all modules of this flow`;
-    return `packets of other flows wait before it at ${cause.held.module}`;
+    if ('together' in cause) {
+        const { with: other, module } = cause.together;
+        return `the flow ${other} passes all modules of this flow from ${module} on: give each flow a module of its own`;
+    }
+    return `its packets wait for packets of other flows before ${cause.held.module}`;
 }
 
 /** Returns why modules moved to another worker. */

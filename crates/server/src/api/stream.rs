@@ -54,7 +54,7 @@ pub(super) async fn events(
     axum::Extension(access): axum::Extension<Access>,
     Parameters(query): Parameters<StreamQuery>,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<([(&'static str, String); 1], Sse<impl Stream<Item = Result<Event, Infallible>>>), Problem> {
     let seat = Seat::take(&shared)?;
     let watched = query.instance.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let known = headers.get("last-event-id").and_then(|id| id.to_str().ok());
@@ -63,7 +63,10 @@ pub(super) async fn events(
         let event = viewer.next().await?;
         Some((Ok(event), viewer))
     });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).text("")))
+    // The page disables the controls that this role does not allow.
+    let role = [Role::Admin, Role::Operator, Role::Viewer].into_iter().find(|role| access.is(*role));
+    let role = role.map_or("none".to_owned(), |role| format!("{role:?}").to_lowercase());
+    Ok(([("forebay-role", role)], Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).text(""))))
 }
 
 /// Counts a viewer until it is dropped. There are at most `limits.viewers`.

@@ -134,12 +134,11 @@ impl Write<'_> {
     }
 }
 
-/// Returns a request without its secrets: the value of each parameter [`SECRET`], except the name of a file, and each
-/// other word that may be a key. The audit log is kept forever.
+/// Returns a request without its secrets: the value of each parameter [`SECRET`], and each other word that may be a
+/// key. The audit log is kept forever.
 fn without_secrets(text: &str) -> String {
     let word = |word: &str| match word.strip_prefix(SECRET) {
-        // A name of a file stays: `key=@FILE`.
-        Some(value) if !value.trim_end().is_empty() && !value.starts_with('@') => {
+        Some(value) if !value.trim_end().is_empty() => {
             format!("{SECRET}***{}", &value[value.trim_end().len()..])
         }
         _ => word.to_owned(),
@@ -187,8 +186,7 @@ impl Repeatable {
         let known = shared.store.with(move |store| store.remembered(&who, &key, now_ms())).await?;
         let Some(known) = known else { return Ok(None) };
         if known.request != request {
-            let detail = "another request had this Idempotency-Key: use a new key for each change";
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+            return Err(StoreError::KeyInUse.into());
         }
         if known.status == 0 {
             let detail = "a request with this Idempotency-Key was sent before, and its response was not kept: the \

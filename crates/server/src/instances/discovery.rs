@@ -102,7 +102,7 @@ pub struct Discovery {
     tried: HashMap<PathBuf, FileIdentity>,
     /// The sockets that are tried again, with the time of the next attempt.
     later: HashMap<PathBuf, Instant>,
-    /// The sockets at which no pipeline was found in the last attempt.
+    /// The sockets at which the last attempt found no pipeline, or one that is ignored.
     failed: HashSet<PathBuf>,
     /// The sockets that have a watcher.
     watching: HashSet<PathBuf>,

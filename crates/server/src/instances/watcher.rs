@@ -20,7 +20,7 @@ const TICK_MS: u64 = 1_000;
 const REMOVAL: Duration = Duration::from_millis(300);
 /// The time between two attempts to continue with a pipeline that has closed a connection but still runs.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The time between two attempts at a pipeline that was ignored, because too many of its user run.
+/// The time between two attempts at a pipeline that is ignored because its user runs too many.
 const IGNORED: Duration = Duration::from_secs(60);
 
 /// How watching a socket has ended.
@@ -29,7 +29,7 @@ pub(super) struct Watched {
     pub(super) path: PathBuf,
     /// The time after which the socket is tried again, although its file has not changed.
     pub(super) again: Option<Duration>,
-    /// Whether a pipeline responded.
+    /// Whether a pipeline responded and was watched.
     pub(super) is_found: bool,
 }
 

@@ -31,7 +31,7 @@ fn a_repeated_request_is_made_once_and_has_the_same_response() {
         assert_eq!(again.header("content-type"), first.header("content-type"));
     }
     let detail = change(operator, "k1", "add 10.2.0.0/16 1").problem(422);
-    assert!(detail.contains("another request had this Idempotency-Key"), "{detail}");
+    assert!(detail.contains("another request has this Idempotency-Key"), "{detail}");
     // The path is a part of the request, too.
     site.post(operator, "/tables/fw/rules/changes", TEXT, &[(KEY, "k1")], "add 10.1.0.0/16 1").problem(422);
     let other = change(admin, "k1", "add 10.3.0.0/16 1");
@@ -127,7 +127,7 @@ fn a_change_of_unknown_effect_is_not_made_again() {
     for (module, key) in [("a", "k1"), ("a", "k1"), ("wrong", "k2")] {
         assert!(act(module, key).problem(409).contains("the change may have been made"), "{module}");
     }
-    assert!(act("b", "k1").problem(422).contains("another request had this Idempotency-Key"));
+    assert!(act("b", "k1").problem(422).contains("another request has this Idempotency-Key"));
     // A change that was refused was not made.
     for _ in 0..2 {
         assert_eq!(act("refused", "k3").problem(422), "the value is too large");
