@@ -34,10 +34,25 @@ async function open(browser, name, options) {
     return page;
 }
 
-/** Goes to a view by its address, and waits for its heading and its figures. */
-async function show(page, hash) {
+/** What each view has when its data are there. */
+const CONTENT = {
+    overview: 'tr[data-instance] td:has-text("pps")',
+    flows: '.chart canvas',
+    pipeline: 'main svg text',
+    module: 'main .chart canvas, main table td',
+    modules: 'main table td:has-text("pps")',
+    workers: 'main table td',
+    history: 'main .chart canvas, main p:has-text("There are no figures")',
+    configuration: token ? 'main textarea' : 'main p:has-text("needs a token")',
+    unknown: 'main p',
+};
+
+/** Goes to a view by its address, and waits for its content. */
+async function show(page, view, hash) {
     await page.evaluate((to) => (location.hash = to), hash);
-    await page.waitForTimeout(1_800);
+    await page.locator(CONTENT[view]).first().waitFor();
+    // Charts and transitions are drawn in the next frames.
+    await page.waitForTimeout(1_000);
 }
 
 async function examine(page, name, { runAxe = true } = {}) {
@@ -82,20 +97,17 @@ try {
             unknown: '#/no-such-pipeline/flows',
         };
         for (const [view, hash] of Object.entries(views)) {
-            await show(page, hash);
+            await show(page, view, hash);
             await examine(page, `${view}-${colorScheme}`);
         }
-        await show(page, views.pipeline);
-        const expand = page.getByRole('button', { name: 'Expand all' });
-        if (await expand.count()) {
-            await expand.click();
-            await page.waitForTimeout(500);
-            await examine(page, `expanded-${colorScheme}`);
-        }
+        await show(page, 'pipeline', views.pipeline);
+        await page.getByRole('button', { name: 'Expand all' }).click();
+        await page.waitForTimeout(500);
+        await examine(page, `expanded-${colorScheme}`);
         if (colorScheme === 'light') {
             await page.setViewportSize({ width: 375, height: 740 });
             for (const [view, hash] of Object.entries(views)) {
-                await show(page, hash);
+                await show(page, view, hash);
                 await examine(page, `${view}-phone`, { runAxe: false });
             }
         }

@@ -68,6 +68,8 @@ fn respond(file: &File, tag: &str, headers: &HeaderMap) -> Response {
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (header::ETAG, etag),
+        // A page of another site that opens this one cannot change its address afterwards.
+        (header::HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     ] {
         response.headers_mut().insert(name, value);
     }

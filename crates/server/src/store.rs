@@ -46,7 +46,7 @@ pub struct StoreLimits {
 
 impl Default for StoreLimits {
     fn default() -> Self {
-        Self { bytes: 200_000_000, remembered: 10_000 }
+        Self { bytes: 200_000_000, remembered: 1_000 }
     }
 }
 

@@ -52,7 +52,8 @@ export function shortReason(cause: ShortCause): string {
     }
     if ('together' in cause) {
         const { with: other, module } = cause.together;
-        return `the flow ${other} passes all modules of this flow from ${module} on: give each flow a module of its own`;
+        const where = `passes all modules of this flow from ${module} on`;
+        return `the flow ${other} ${where}: give each flow a module of its own`;
     }
     return `its packets wait for packets of other flows before ${cause.held.module}`;
 }

@@ -102,7 +102,8 @@ modules:
 /// Returns this process' memory in KiB, and the numbers of its open files and threads.
 ///
 /// The locks of cores are not counted: while a pipeline of another test has the lock of a core, this one does without.
-fn process_resources() -> (u64, usize, usize) {
+/// There is at most one lock for each worker.
+fn process_resources(workers: usize) -> (u64, usize, usize) {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux");
     let entries = |kind: &str| std::fs::read_dir(format!("/proc/self/{kind}")).expect("Linux").flatten();
@@ -110,9 +111,11 @@ fn process_resources() -> (u64, usize, usize) {
         file.file_name().is_some_and(|name| name.to_str().is_some_and(|name| name.starts_with("core-")))
     };
     // A file that is closed meanwhile is not counted.
-    let files = entries("fd").filter_map(|entry| std::fs::read_link(entry.path()).ok()).filter(|file| !is_lock(file));
+    let files = entries("fd").filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let (locks, files): (Vec<_>, Vec<_>) = files.partition(|file| is_lock(file));
+    assert!(locks.len() <= workers, "{locks:?}");
     let memory = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
-    (memory, files.count(), entries("task").count())
+    (memory, files.len(), entries("task").count())
 }
 
 fn report(instance: &dyn Instance) -> Report {
@@ -349,16 +352,16 @@ fn sessions_survive_reloads_of_other_parts_and_nothing_grows() {
         for table in &tables {
             assert_eq!(*table, [SESSIONS, SESSIONS, 0, 0, 0], "reload {reload}: {tables:?}");
         }
-        memory.push(process_resources().0);
+        memory.push(process_resources(workers).0);
         if reload.is_multiple_of(ROUND) {
             // An ended thread may exist for a moment longer.
-            let mut now = process_resources();
+            let mut now = process_resources(workers);
             for _ in 0..100 {
                 if resources.first().is_none_or(|first: &(u64, usize, usize)| (first.1, first.2) == (now.1, now.2)) {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(20));
-                now = process_resources();
+                now = process_resources(workers);
             }
             resources.push(now);
         }

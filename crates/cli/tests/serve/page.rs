@@ -26,6 +26,7 @@ fn the_page_has_its_files_and_may_load_no_others() {
         let policy = header("content-security-policy");
         assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
         assert_eq!((header("cache-control"), header("x-content-type-options")), ("no-cache", "nosniff"));
+        assert_eq!(header("cross-origin-opener-policy"), "same-origin");
         let known = [("If-None-Match", header("etag"))];
         let again = server.send("GET", path, &known, "");
         assert_eq!((again.status, again.body.as_str()), (304, ""), "{path}");
@@ -34,9 +35,9 @@ fn the_page_has_its_files_and_may_load_no_others() {
     }
     // The page has no other parts: it works without a network.
     let index = server.get("/").body;
-    for part in index.split(['"', '\'']).filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
-        assert!(FILES.iter().any(|(path, ..)| path.trim_start_matches('/') == part.trim_start_matches("./")), "{part}");
-    }
+    let parts: Vec<_> =
+        index.split(['"', '\'']).filter(|part| part.ends_with(".js") || part.ends_with(".css")).collect();
+    assert_eq!(parts, ["./page.js", "./page.css"], "{index}");
     assert!(!index.contains("://"), "{index}");
     let policy = server.get("/api/v1/instances");
     assert_eq!(policy.header("content-security-policy"), Some("default-src 'none'; frame-ancestors 'none'"));
@@ -51,12 +52,15 @@ fn a_link_of_another_site_leads_to_the_page_and_to_nothing_else() {
         let fetch = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", mode), ("Sec-Fetch-Dest", target)];
         server.send(method, path, &fetch, "").status
     };
-    assert_eq!(status("GET", "/", "navigate", "document"), 200);
+    for path in ["/", "/?x"] {
+        assert_eq!(status("GET", path, "navigate", "document"), 200, "{path}");
+    }
     for (method, path, mode, target) in [
         ("GET", "/", "navigate", "iframe"),
         ("GET", "/", "no-cors", "document"),
         ("POST", "/", "navigate", "document"),
         ("GET", "/page.js", "no-cors", "script"),
+        ("GET", "//", "navigate", "document"),
         ("GET", "/api/v1/instances", "navigate", "document"),
         ("GET", "/metrics", "navigate", "document"),
     ] {

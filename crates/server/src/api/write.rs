@@ -27,7 +27,7 @@ const MAX_TEXT: usize = 4_096;
 /// The parameter of table entries that is a secret, as changes have it.
 const SECRET: &str = "key=";
 /// The longest response that is remembered, in bytes.
-const MAX_BODY: usize = 1 << 20;
+const MAX_BODY: usize = 16 << 10;
 
 /// A write before it is made.
 pub(super) struct Write<'w> {

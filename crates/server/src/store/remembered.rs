@@ -46,10 +46,10 @@ VALUES (?1, ?2, ?3, ?4, 0, '', '', x'')";
 
 const RELEASE: &str = "DELETE FROM remembered WHERE who = ?1 AND key = ?2 AND request = ?3";
 
-/// Removes all but the newest responses of a client.
+/// Removes all but the newest responses of a client, in the order of their requests: the clock may be set back.
 const LIMIT: &str = "
 DELETE FROM remembered WHERE id IN
-    (SELECT id FROM remembered WHERE who = ?1 ORDER BY at_ms DESC, id DESC LIMIT -1 OFFSET ?2)";
+    (SELECT id FROM remembered WHERE who = ?1 ORDER BY id DESC LIMIT -1 OFFSET ?2)";
 
 /// Removes the responses that are older than 24 hours.
 pub(super) fn remove_expired(connection: &Connection, now: i64) -> Result<(), rusqlite::Error> {
