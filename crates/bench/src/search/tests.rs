@@ -58,7 +58,8 @@ const LIMITS: Limits = Limits { least_pps: 1_000.0, most_pps: 100e6, time: Durat
 fn found(model: &mut Model, limits: &Limits) -> (Outcome, [GoalResult; 2]) {
     let outcome = search(model, &[NON_DROP, PARTIAL_DROP], limits, &mut |_| {}).expect("models do not fail");
     let found = [outcome.found[0], outcome.found[1]];
-    assert!(outcome.seconds <= limits.time.as_secs_f64() + 0.015, "{outcome:?}");
+    // The last trial's 15 ms are added, and the sum of many trials is rounded.
+    assert!(outcome.seconds <= limits.time.as_secs_f64() + 0.015 + 1e-9, "{outcome:?}");
     (outcome, found)
 }
 

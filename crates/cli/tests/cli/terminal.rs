@@ -186,9 +186,8 @@ fn ctrl_z_suspends_a_run_and_fg_brings_its_table_back() {
     wait_for("the shell", || terminal.path("stopped").exists());
     let status = std::fs::read_to_string(format!("/proc/{}/stat", run.as_raw_nonzero())).expect("it exists");
     assert!(status.contains(") T "), "{status}");
-    // The run leaves the alternate screen, so that the shell's screen is visible.
-    let drawn = terminal.read("screen");
-    assert!(drawn.contains("\x1b[?1049l"));
+    // The run leaves the alternate screen, so that the shell's screen is visible. The recording may be late.
+    wait_for("the shell's screen", || terminal.read("screen").contains("\x1b[?1049l"));
     terminal.type_keys(b"\n");
     wait_for("the table again", || terminal.read("screen").matches("\x1b[?1049h").count() == 2);
     terminal.forwards();
