@@ -66,6 +66,9 @@ pub enum LabError {
         /// The reports of its ports and modules.
         troubles: String,
     },
+    /// No packet entered a pipeline, also not in a run of this length.
+    #[error("no packet entered in a run of {} s: other work occupies the machine", .0.as_secs_f64())]
+    Idle(std::time::Duration),
     /// The cost of a hand-over cannot be measured.
     #[error("hand-over: {0}")]
     Handover(std::io::Error),

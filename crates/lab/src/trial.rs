@@ -42,8 +42,13 @@ impl Case {
         format!("usecase:{}{}", self.name, settings.collect::<String>())
     }
 
-    /// Runs the case for `span`. Repeats a void run, and returns the run with the least disturbance.
+    /// Runs the case for `span`. Repeats a void run, and returns the run with the least disturbance. On a busy machine,
+    /// a worker may get no time in a short run, so that no packet enters: then the run is repeated with a longer span.
     pub(crate) fn run(&self, span: Duration) -> Result<Timed, LabError> {
+        until_packets_enter(span, |span| self.least_disturbed(span), |run| run.report.packets.entered)
+    }
+
+    fn least_disturbed(&self, span: Duration) -> Result<Timed, LabError> {
         let mut best = self.once(span)?;
         for _ in 0..AGAIN {
             if !is_void(&best) {
@@ -70,6 +75,22 @@ impl Case {
         }
         Ok(timed)
     }
+}
+
+/// Returns the first run in which packets enter. The first run takes `span`, each further one four times as long as the
+/// one before. Fails if no packet enters in the fourth run.
+fn until_packets_enter<T>(
+    span: Duration,
+    mut run: impl FnMut(Duration) -> Result<T, LabError>,
+    entered: impl Fn(&T) -> u64,
+) -> Result<T, LabError> {
+    for factor in [1, 4, 16, 64] {
+        let done = run(span * factor)?;
+        if entered(&done) > 0 {
+            return Ok(done);
+        }
+    }
+    Err(LabError::Idle(span * 64))
 }
 
 /// Returns the share of a run's time in which the machine was busy elsewhere, for the worker with the largest share.
@@ -169,6 +190,21 @@ mod tests {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_run_without_packets_is_repeated_with_a_longer_span() {
+        let second = Duration::from_secs(1);
+        let mut spans = Vec::new();
+        let run = |span: Duration| {
+            spans.push(span.as_secs());
+            Ok(u64::from(span > second))
+        };
+        assert_eq!(until_packets_enter(second, run, |entered| *entered).expect("the second run has packets"), 1);
+        assert_eq!(spans, [1, 4]);
+
+        let error = until_packets_enter(second, |_| Ok(0), |entered| *entered).expect_err("no run has packets");
+        assert_eq!(error.to_string(), "no packet entered in a run of 64 s: other work occupies the machine");
     }
 
     #[test]

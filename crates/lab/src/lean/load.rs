@@ -80,9 +80,9 @@ pub(super) fn measure(short: bool, span: Duration, progress: &mut dyn Progress) 
     Ok(Load { case, capacity_pps, points })
 }
 
-/// Runs the case at `rate` packets per second. `share` is copied into the result.
+/// Runs the case at `rate` packets per second, at least 1. `share` is copied into the result.
 fn at(case: &Case, rate: f64, share: f64, span: Duration) -> Result<Point, LabError> {
-    let timed = case.clone().with(format!("rate={}pps", rate.round())).run(span)?;
+    let timed = case.clone().with(format!("rate={}pps", rate.round().max(1.0))).run(span)?;
     let report = &timed.report;
     let (received, dropped) = report
         .ports
