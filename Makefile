@@ -16,10 +16,9 @@ install: rust ## install the command without debugging symbols in PREFIX/bin (/u
 	cargo build --release -p forebay-cli
 	install -D -s -m 0755 target/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
 
-demo: rust ## run a gateway for 8 tenants for 20 seconds; its controller keeps a delay objective of 1 ms with the fewest cycles
+demo: rust ## run a gateway for 8 tenants, with a page that shows it; its controller keeps a delay objective of 1 ms with the fewest cycles
 	cargo build --release -p forebay-cli
-	@echo 'The branches are kept separate (fold: off), as different branches would be. The controller waits for larger batches as long as the objective allows.'
-	target/release/forebay run usecase:gw --set n=8 --set fold=off --set slo=1ms --controller optimal --duration 20s
+	@scripts/demo
 
 demo-netns: rust ## run a router, gateway, VPN, UPF, balancer and VXLAN between network namespaces, with Linux as the peer (only the script uses sudo, if not root)
 	@scripts/install-debian python3:python3

@@ -1,6 +1,6 @@
 /** The address of a view: `#/`, `#/PIPELINE/VIEW` or `#/PIPELINE/VIEW/SUBJECT`. */
 
-export const VIEWS = ['flows', 'pipeline', 'modules', 'workers', 'history', 'configuration'] as const;
+export const VIEWS = ['flows', 'pipeline', 'modules', 'workers', 'topology', 'configuration', 'history'] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 export interface Route {

@@ -152,7 +152,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Schema { of } => {
             let schema = match of {
                 args::SchemaName::Configuration => forebay_pipeline::schema(),
-                args::SchemaName::Topology => topology::schema(),
+                args::SchemaName::Topology => forebay_host::topology::schema(),
                 args::SchemaName::Chains => forebay_placement::chains::schema(),
                 args::SchemaName::Place => forebay_placement::answer::schema(),
                 args::SchemaName::CoRuns => corun::schema(),

@@ -2,7 +2,6 @@
 
 mod outline;
 mod picture;
-mod report;
 mod text;
 
 use std::io::Write;
@@ -10,12 +9,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use forebay_graph::files::{read_text, replace};
+use forebay_host::topology::{SourceType, TopologyReport};
 use forebay_host::{Host, Topology, TopologyError, Tree};
 use forebay_pipeline::nearest;
 
 use crate::{args, printed};
 use outline::Outline;
-pub(crate) use report::schema;
 
 /// Maximum size of a hwloc file, in bytes: a machine with 8 192 processors needs 10 MB.
 const MOST: u64 = 64 << 20;
@@ -23,17 +22,6 @@ const MOST: u64 = 64 << 20;
 const MOST_NAMES: usize = 1_000;
 /// The allowed sources, for errors.
 const ALLOWED: &str = "`host`, an XML file that hwloc wrote (`lstopo FILE.xml`), or NODESxCORES such as 4x10:llc=5";
-
-/// The source of a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SourceType {
-    /// The kernel's files.
-    Host,
-    /// A file that hwloc wrote.
-    Hwloc,
-    /// A description such as `2x12`.
-    Synthetic,
-}
 
 /// Prints a topology.
 pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
@@ -45,7 +33,7 @@ pub(crate) fn topology(arguments: &args::Topology) -> anyhow::Result<()> {
     }
     let mut out = printed::out();
     if arguments.json {
-        let report = report::TopologyReport::of(&topology, source, &arguments.source);
+        let report = TopologyReport::of(&topology, source, &arguments.source);
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
     } else {
         write!(out, "{}", text::text(&outline))?;

@@ -6,6 +6,7 @@
 //! may not use, is included and marked. The [domains](Topology::domains) contain only usable processors.
 
 mod hwloc;
+mod report;
 mod synthetic;
 mod sysfs;
 
@@ -14,6 +15,8 @@ use std::collections::BTreeMap;
 use crate::host::MOST_CPUS;
 use crate::memory::MOST_NODES;
 use crate::tree::Unknown;
+
+pub use report::{SourceType, TopologyReport, schema};
 
 /// An error in the description of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@ mod audit;
 mod changes;
 mod config;
 mod extract;
+mod functions;
 mod health;
 mod history;
 mod instances;
@@ -11,6 +12,7 @@ mod metrics;
 mod openapi;
 mod stream;
 mod tables;
+mod topology;
 mod trace;
 mod write;
 
@@ -61,6 +63,8 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(instances::alarms))
         .routes(routes!(stream::events))
         .routes(routes!(audit::audit))
+        .routes(routes!(topology::topology))
+        .routes(routes!(functions::function))
 }
 
 /// Returns the service that responds to requests.

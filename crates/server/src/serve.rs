@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use forebay_host::users;
+use forebay_host::topology::{SourceType, TopologyReport};
+use forebay_host::{Host, Topology, Tree, users};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -168,6 +169,7 @@ async fn run(
         changes: Arc::new(Semaphore::new(CHANGES as usize)),
         counts: Counts::default(),
         affinity: affinity.map(|affinity| Mutex::new(Placed { affinity, workers: BTreeSet::new() })),
+        topology: topology(),
         started_ms: now_ms(),
         steady: Mutex::default(),
         version,
@@ -251,6 +253,14 @@ fn read_again(shared: &Shared, documents: &dyn Documents, replace_tls: &watch::S
         }
         Err(faults) => shared.log.error("settings_refused", &format!("the old settings stay: {faults}")),
     }
+}
+
+/// Reads the topology of this machine. It is read at the start, because the server later leaves the cores of workers:
+/// they would not be usable.
+fn topology() -> Result<TopologyReport, String> {
+    let tree = Tree::at("/");
+    let topology = Topology::read(&tree, &Host::read(&tree)).map_err(|error| error.to_string())?;
+    Ok(TopologyReport::of(&topology, SourceType::Host, "host"))
 }
 
 /// Reads the tokens that the settings name.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use forebay_host::topology::TopologyReport;
 use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub(crate) counts: Counts,
     /// The cores of this process' threads; `None` if it does not choose them.
     pub(crate) affinity: Option<Mutex<Placed>>,
+    /// The topology of this machine, or why it is unknown.
+    pub(crate) topology: Result<TopologyReport, String>,
     /// When the server started, in milliseconds since 1970.
     pub(crate) started_ms: i64,
     /// The counters of the last metrics.

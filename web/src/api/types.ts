@@ -243,3 +243,23 @@ export interface AuditRecord {
     request?: string | null;
     ended?: { status: number; result?: string | null } | null;
 }
+
+export interface HostTopology {
+    processors: {
+        number: number;
+        package: number;
+        node: number | null;
+        cache: number | null;
+        usable: 'yes' | 'not_allowed' | 'off';
+    }[];
+    caches: { level: number; bytes: number | null }[];
+    interfaces: { name: string; node: number | null }[];
+}
+
+/** The JSON Schema of a function's parameters, as far as the page reads it. */
+export interface ParameterSchema {
+    description?: string;
+    properties?: Record<string, { description?: string; default?: unknown }>;
+    required?: string[];
+    anyOf?: ParameterSchema[];
+}

@@ -34,6 +34,11 @@ export function share(value: number | null | undefined): string {
     return isMissing(value) ? MISSING : `${(value * 100).toFixed(value < 0.1 && value > 0 ? 1 : 0)} %`;
 }
 
+/** Returns a size in bytes: `32.0 MiB`. */
+export function bytes(value: number): string {
+    return scaled(value, [[2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']]);
+}
+
 /** Returns a count with thin spaces between thousands. */
 export function count(value: number | null | undefined): string {
     return isMissing(value) ? MISSING : Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f');

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_graph::files::size;
-use forebay_host::topology::{MemoryNode, NetworkDevice, Processor, Usable};
+use forebay_host::topology::{MemoryNode, NetworkDevice, Processor, SourceType, Usable};
 use forebay_host::{KernelList, Topology};
 
-use super::SourceType;
 use crate::format::counted;
 
 /// Minimum number of consecutive cores that are written as a range.

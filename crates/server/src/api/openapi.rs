@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use axum::http::Method;
+use forebay_host::topology::TopologyReport;
 use forebay_protocol::report::{ModuleReport, Packets};
 use forebay_protocol::response::Configuration;
 use forebay_protocol::{GraphReport, Moved};
@@ -164,6 +165,7 @@ fn schemas() -> Value {
         add::<trace::Trace>,
         add::<history::HistoryPage>,
         add::<audit::AuditLog>,
+        add::<TopologyReport>,
     ] {
         add(&mut generator);
     }

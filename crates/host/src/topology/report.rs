@@ -1,17 +1,26 @@
 //! A topology as JSON, with its schema.
 
-use forebay_host::Topology;
-use forebay_host::topology::Usable;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 
-use super::SourceType;
+use super::{Topology, Usable};
+
+/// The source of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceType {
+    /// The kernel's files.
+    Host,
+    /// A file that hwloc wrote.
+    Hwloc,
+    /// A description such as `2x12`.
+    Synthetic,
+}
 
 /// The topology of a machine.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Forebay topology")]
-pub(super) struct TopologyReport {
+pub struct TopologyReport {
     /// Format version. It changes when a field is removed or changes its meaning. Fields may be added without a new
     /// version.
     version: u32,
@@ -125,8 +134,9 @@ struct DomainReport {
 }
 
 impl TopologyReport {
-    /// Reports a topology. `name` is the argument of the command.
-    pub(super) fn of(topology: &Topology, source: SourceType, name: &str) -> Self {
+    /// Reports a topology. `name` is the text that named its source: `host`, a file or a description.
+    #[must_use]
+    pub fn of(topology: &Topology, source: SourceType, name: &str) -> Self {
         let r#type = match source {
             SourceType::Host => SourceName::Host,
             SourceType::Hwloc => SourceName::Hwloc,
@@ -169,8 +179,9 @@ impl TopologyReport {
     }
 }
 
-/// Returns the JSON Schema of `forebay topology --json`.
-pub(crate) fn schema() -> serde_json::Value {
+/// Returns the JSON Schema of a [`TopologyReport`].
+#[must_use]
+pub fn schema() -> serde_json::Value {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     generator.into_root_schema_for::<TopologyReport>().to_value()
 }
