@@ -6,7 +6,7 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint web schema rust
+.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint web page-test schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -36,6 +36,7 @@ test: rust ## run every test: unit, property, differential, documentation, repla
 	@scripts/install-debian --optional 'the scenes between network namespaces' ip:iproute2 iperf3:iperf3 dnsmasq:dnsmasq-base busybox:busybox
 	@scripts/install-debian --optional 'the tests of the API' curl:curl jq:jq openssl:openssl promtool:prometheus
 	@scripts/install-python --optional 'the test of the API with Schemathesis' schemathesis
+	@scripts/install-debian --optional 'the tests of the page' node:nodejs npm:npm chromium:chromium
 	@scripts/run-tests
 
 gate: rust ## compare instructions per packet with baselines/instructions.json; name increases and their causes
@@ -133,6 +134,11 @@ lint: rust ## check formatting, clippy with warnings as errors, licences and sou
 web: ## check and build the page, from web/ to web/dist
 	@scripts/install-debian node:nodejs npm:npm
 	cd web && npm ci && npm run check && npm run build
+
+page-test: rust ## test the page in Chromium with a server and pipelines of its own (two minutes)
+	@scripts/install-debian node:nodejs npm:npm chromium:chromium
+	cargo build -p forebay-cli
+	scripts/test-page $(SCENES)
 
 schema: rust ## write the JSON Schemas of configurations, settings and command output, and the OpenAPI document, to schema/
 	@mkdir -p schema target
