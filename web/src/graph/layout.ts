@@ -46,7 +46,8 @@ export function place(ids: string[], edges: [string, string][]): Places {
         const [first, last] = [cells.get(from), cells.get(to)];
         if (!first || !last) continue;
         const [left, right] = first.column < last.column ? [first, last] : [last, first];
-        const between = Array.from({ length: right.column - left.column - 1 }, (_, at) => cell(left.column + 1 + at, false));
+        const length = right.column - left.column - 1;
+        const between = Array.from({ length }, (_, at) => cell(left.column + 1 + at, false));
         between.forEach(add);
         const line = [left, ...between, right];
         line.slice(1).forEach((next, at) => {
