@@ -1,11 +1,23 @@
 // The page in Chromium, with a record of its faults.
 
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 import { PATIENCE_MS, until } from './processes.mjs';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** The folder for pictures, if they are wanted. */
+const folder = process.env.SCREENSHOTS;
+
+/** Makes a picture of the whole page, if pictures are wanted. */
+export async function picture(page, name) {
+    if (!folder) return;
+    await mkdir(folder, { recursive: true });
+    // Charts and transitions are drawn in the next frames.
+    await page.waitForTimeout(1_500);
+    await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+}
 
 export class Browser {
     contexts = [];

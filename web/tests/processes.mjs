@@ -34,9 +34,9 @@ flows:
 control: { batching: optimal }
 `;
 
-/** A pipeline in which the flow voice cannot keep its objective: one packet takes more time than it has. */
+/** A pipeline in which the flow voice cannot keep its objective: a single packet takes longer. */
 export const SLOW = `ports:
-  in:  { generator: { rate: 20kpps, destination: [10.0.0.0/16, 10.1.0.0/16] } }
+  in:  { generator: { rate: 400pps, destination: [10.0.0.0/16, 10.1.0.0/16] } }
   out: { sink: }
 modules:
   route: { ip_lookup: { routes: ['10.0.0.0/16 0', '10.1.0.0/16 1'] } }
@@ -206,6 +206,19 @@ export class World {
     /** Returns the configuration in force. */
     async configuration(name) {
         return (await this.request(`instances/${name}/config`)).body.text;
+    }
+
+    /** Changes a part of the configuration in force. */
+    async change(name, from, to) {
+        const path = `instances/${name}/config`;
+        const { headers, body } = await this.request(path);
+        assert.ok(body.text.includes(from), body.text);
+        const changed = await this.request(path, {
+            method: 'PUT',
+            headers: { 'if-match': headers.get('etag'), 'content-type': 'application/yaml' },
+            body: body.text.replace(from, to),
+        });
+        assert.equal(changed.status, 200, JSON.stringify(changed.body));
     }
 
     /** Kills all processes. It may be called when this process ends, so it waits for nothing. */

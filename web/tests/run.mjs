@@ -3,7 +3,7 @@
 // usage: node web/tests/run.mjs [SCENE...]      all scenes by default
 //
 // FOREBAY: the program, by default target/debug/forebay. CHROMIUM: the browser, by default /usr/bin/chromium.
-// SCREENSHOTS: a folder for pictures of all views. ROUNDS: how often each scene runs (1).
+// SCREENSHOTS: a folder for pictures of all views, if they are wanted. ROUNDS: how often each scene runs (1).
 // Figures that are measured and not judged are printed, and written to target/page/figures.json.
 // Exit codes: 0 all scenes passed, 1 a scene failed, 2 wrong usage.
 

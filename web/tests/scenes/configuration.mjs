@@ -1,7 +1,7 @@
 // The configuration is changed in the page: a reload, a text with two faults, and a text that has become old.
 
 import assert from 'node:assert/strict';
-import { configurationField } from '../browser.mjs';
+import { configurationField, picture } from '../browser.mjs';
 import { EDGE, until } from '../processes.mjs';
 
 export default async function ({ world, browser }) {
@@ -15,6 +15,7 @@ export default async function ({ world, browser }) {
     await appliesAChange(world, page);
     await showsFaults(world, page);
     await showsAnOldVersion(world, page);
+    await keepsATextThatIsTypedMeanwhile(world, page);
 }
 
 async function appliesAChange(world, page) {
@@ -57,6 +58,7 @@ async function showsFaults(world, page) {
     assert.match(selected, /permt/, 'the button leads to the line');
     assert.ok(await page.getByRole('button', { name: 'Apply' }).isDisabled());
     assert.equal(await world.configuration('edge'), before, 'nothing was applied');
+    await picture(page, 'configuration-faults');
     await page.getByRole('button', { name: 'Discard, and read again' }).click();
     await page.getByText('This is the configuration in force.').waitFor();
 }
@@ -66,31 +68,44 @@ async function showsAnOldVersion(world, page) {
     const mine = await edit(page, (old) => old.replace('3kpps', '4kpps'));
     await page.getByText('No fault was found. The changes can be applied.').waitFor();
     // The page must not learn of the change before it sends its own: the stream and reads wait.
-    const held = [];
-    await page.route('**/config', (route) =>
-        route.request().method() === 'GET' ? held.push(route) : route.continue(),
-    );
-    const path = 'instances/edge/config';
-    const { headers, body } = await world.request(path);
-    const changed = await world.request(path, {
-        method: 'PUT',
-        headers: { 'if-match': headers.get('etag'), 'content-type': 'application/yaml' },
-        body: body.text.replace('3kpps', '5kpps'),
-    });
-    assert.equal(changed.status, 200, JSON.stringify(changed.body));
+    const { release } = await holdReads(page);
+    await world.change('edge', '3kpps', '5kpps');
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText(/Copy your text, and read the configuration again/).waitFor();
     assert.equal(await page.getByRole('textbox', { name: 'Configuration' }).inputValue(), mine, 'the text is kept');
     assert.match(await world.configuration('edge'), /5kpps/, 'the change of the other reader is kept');
     // With the reload in the stream, the page says so by itself, and refuses to apply the text.
-    await until('the page to read the configuration', () => held.length > 0);
-    for (const route of held) await route.continue();
-    await page.unroute('**/config');
+    await release();
     await page.getByText('The configuration in force has changed since this one was read.').waitFor();
     assert.ok(await page.getByRole('button', { name: 'Apply' }).isDisabled());
+    await picture(page, 'configuration-old');
     await page.getByRole('button', { name: 'Discard, and read again' }).click();
     await page.getByText('This is the configuration in force.').waitFor();
     assert.match(await page.getByRole('textbox', { name: 'Configuration' }).inputValue(), /5kpps/);
+}
+
+/** The page reads the configuration after a reload. If the reader types in this time, the text stays. */
+async function keepsATextThatIsTypedMeanwhile(world, page) {
+    const { held, release } = await holdReads(page);
+    await world.change('edge', '5kpps', '6kpps');
+    await until('the page to read the configuration', () => held.length > 0);
+    const mine = await edit(page, (old) => old.replace('5kpps', '7kpps'));
+    await release();
+    await page.getByText('The configuration in force has changed since this one was read.').waitFor();
+    assert.equal(await page.getByRole('textbox', { name: 'Configuration' }).inputValue(), mine, 'the text is kept');
+}
+
+/** Lets the page wait for configurations. `release` waits for one, and lets all continue. */
+async function holdReads(page) {
+    const held = [];
+    const hold = (route) => (route.request().method() === 'GET' ? held.push(route) : route.continue());
+    await page.route('**/config', hold);
+    const release = async () => {
+        await until('the page to read the configuration', () => held.length > 0);
+        for (const route of held) await route.continue();
+        await page.unroute('**/config', hold);
+    };
+    return { held, release };
 }
 
 /** Changes the text as a reader would, and returns it. */

@@ -1,6 +1,7 @@
 // A pipeline and the server are killed and start again. The page shows it, and recovers without being loaded again.
 
 import assert from 'node:assert/strict';
+import { picture } from '../browser.mjs';
 import { EDGE } from '../processes.mjs';
 
 export default async function ({ world, browser, measure }) {
@@ -20,6 +21,7 @@ export default async function ({ world, browser, measure }) {
     await row.and(page.locator('.stale')).waitFor();
     assert.doesNotMatch(await row.innerText(), /pps/, 'old rates are not shown as present ones');
     await page.locator('.cards li', { hasText: 'instance killed' }).waitFor();
+    await picture(page, 'pipeline-killed');
 
     await world.run('edge', EDGE);
     await row.filter({ hasText: /running.*pps/s }).waitFor();
@@ -31,6 +33,7 @@ export default async function ({ world, browser, measure }) {
     measure('from the kill of the server to its change in the page, ms', (await broken()) - ended);
     await page.getByText('The figures are stale.').waitFor();
     await row.filter({ hasText: 'stale' }).waitFor();
+    await picture(page, 'server-killed');
     await world.startServer();
     await row.filter({ hasText: /running.*pps/s }).waitFor();
     await page.getByText('The figures are stale.').waitFor({ state: 'detached' });

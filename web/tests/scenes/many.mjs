@@ -1,6 +1,7 @@
 // A gateway for 64 next hops has 323 modules. Equal branches are drawn as one, and can be expanded.
 
 import assert from 'node:assert/strict';
+import { picture } from '../browser.mjs';
 
 /** The time over which the main thread is measured. */
 const MEASURED_MS = 4_000;
@@ -26,6 +27,7 @@ export default async function ({ world, browser, measure }) {
     assert.equal(new Set(shown).size, 323, 'each module has its box');
     await page.waitForTimeout(500);
     measure('main thread, 323 modules expanded, share', await mainThread(page));
+    await picture(page, 'many-expanded');
 
     await page.getByRole('button', { name: 'Collapse all' }).click();
     await group.first().waitFor();
@@ -33,6 +35,8 @@ export default async function ({ world, browser, measure }) {
     await group.first().click();
     await boxes.nth(collapsed + 62).waitFor();
     assert.equal(await boxes.count(), collapsed + 63, 'one group is expanded');
+    await browser.checkAccess(page, 'many');
+    await picture(page, 'many');
 }
 
 /** Returns the share of the time in which the main thread of the page had tasks. */

@@ -1,7 +1,7 @@
 // What a reader without a token sees, and what each role may change. Hidden and disabled parts have their reason.
 
 import assert from 'node:assert/strict';
-import { configurationField } from '../browser.mjs';
+import { configurationField, picture } from '../browser.mjs';
 import { EDGE } from '../processes.mjs';
 
 const NEEDS_VIEWER = /^This tab has no token\. This needs a token with the role viewer/;
@@ -27,6 +27,7 @@ async function withoutToken(world, browser) {
     await go('#/edge/configuration');
     await page.locator('main p', { hasText: NEEDS_VIEWER }).waitFor();
     assert.equal(await page.locator('textarea').count(), 0);
+    await picture(page, 'without-token');
     await go('#/edge/modules/route');
     // Parameters and tables.
     await page.locator('main p', { hasText: NEEDS_VIEWER }).nth(1).waitFor();

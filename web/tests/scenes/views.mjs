@@ -1,10 +1,8 @@
 // Every view has its content, in light and dark and at phone width, without findings of axe-core.
 
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
+import { picture } from '../browser.mjs';
 import { EDGE, SLOW } from '../processes.mjs';
-
-const folder = process.env.SCREENSHOTS;
 
 /** What each view has when its data are there. A view that is missing here has ANY. */
 const CONTENT = {
@@ -24,7 +22,6 @@ const OTHERS = {
 
 export default async function ({ world, browser, measure }) {
     await world.start({ edge: EDGE, slow: SLOW });
-    if (folder) await mkdir(folder, { recursive: true });
     for (const colorScheme of ['light', 'dark']) {
         const page = await browser.open(world, { token: world.tokens.admin, colorScheme });
         const painted = await page.waitForFunction(
@@ -54,9 +51,5 @@ async function look(browser, page, name, hash, content) {
     assert.ok(!isTooWide, `${name}: the page scrolls sideways`);
     await browser.checkPolicy(page, name);
     if (!name.endsWith('phone')) await browser.checkAccess(page, name);
-    if (folder) {
-        // Charts and transitions are drawn in the next frames.
-        await page.waitForTimeout(1_500);
-        await page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
-    }
+    await picture(page, name);
 }
