@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Tick;
 use forebay_protocol::event::{Event, EventName};
 use forebay_protocol::report::UnkeptReport;
+use forebay_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -248,8 +249,9 @@ impl Alarms {
             of.as_deref() == Some(instance) && *known == name && !is_unkept
         });
         for unkept in unkept {
-            let cause =
-                format!("the controller expects {:.1} us, and the objective is {} us", unkept.least_us, unkept.slo_us);
+            let time = |micros: f64| Nanos((micros * 1e3).round() as u64);
+            let (least, objective) = (time(unkept.least_us), time(unkept.slo_us));
+            let cause = format!("the controller expects {least}, and the objective is {objective}");
             self.raise(Some(instance), name, &unkept.flow, cause, None);
         }
     }

@@ -9,7 +9,7 @@ use forebay_protocol::{
     event::EventName,
     report::{FlowReport, Report},
 };
-use forebay_units::Percentile;
+use forebay_units::{Nanos, PacketRate, Percentile};
 
 use crate::events::{EventLog, NewEvent};
 
@@ -77,12 +77,30 @@ impl Objectives {
     }
 }
 
+/// Returns the figures of the last second beside the objectives that they miss.
+fn figures(flow: &FlowReport) -> String {
+    let micros = |micros: f64| Nanos((micros * 1e3).round() as u64);
+    let delay = flow.kept.is_some_and(|kept| !kept).then_some(flow.at_percentile_us).flatten().zip(flow.slo_us);
+    let delay = delay.map(|(now, objective)| {
+        let percentile = flow.percentile.map_or_else(String::new, |percentile| format!(" at {percentile}"));
+        format!("; its delay{percentile} is {}, the objective {}", micros(now.round()), micros(objective))
+    });
+    let rate = flow.rate_kept.is_some_and(|kept| !kept).then_some(flow.min_rate_pps).flatten();
+    let rate = rate.map(|objective| {
+        format!("; its rate is {}, the objective {}", PacketRate(flow.rate_pps.round()), PacketRate(objective))
+    });
+    delay.into_iter().chain(rate).collect()
+}
+
 fn event(name: EventName, flow: &FlowReport) -> NewEvent {
     let message = match name {
         EventName::ObjectiveKept => {
             format!("flow '{}' kept its objective in each of the last {CLEAN} seconds", flow.name)
         }
-        _ => format!("flow '{}' missed its objective in {LATE} of the last {LOOKS} seconds", flow.name),
+        _ => {
+            let figures = figures(flow);
+            format!("flow '{}' missed its objective in {LATE} of the last {LOOKS} seconds{figures}", flow.name)
+        }
     };
     let event =
         NewEvent::new(name, message).with("flow", flow.name.as_str()).with("rate_pps", flow.rate_pps.round() as u64);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use forebay_protocol::event::Event;
-use forebay_protocol::report::{ControlReport, FlowReport, ModuleReport, Packets, PortReport, WorkerReport};
+use forebay_protocol::report::{ChangeReport, ControlReport, FlowReport, ModuleReport, Packets, PortReport, WorkerReport};
 use forebay_protocol::{GraphReport, Report, Request, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,8 @@ pub(super) struct WorkerList {
 pub(super) struct Decisions {
     /// The controller; `null` if the pipeline has none.
     control: Option<ControlReport>,
+    /// The last changes of triggers that the server has seen, oldest first: at most 200.
+    changes: Vec<ChangeReport>,
 }
 
 /// Events of a pipeline.
@@ -207,7 +209,9 @@ pub(super) async fn decisions(
     _: Viewer,
     Segments(name): Segments<String>,
 ) -> Result<Json<Decisions>, Problem> {
-    Ok(Json(Decisions { control: report(&shared, &name).await?.control.clone() }))
+    let control = report(&shared, &name).await?.control.clone();
+    let changes = find(&shared, &name)?.changes();
+    Ok(Json(Decisions { control, changes }))
 }
 
 /// The query of a pipeline's events.

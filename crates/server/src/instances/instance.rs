@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use forebay_protocol::report::ChangeReport;
 use forebay_protocol::response::Hello;
 use forebay_protocol::{ClientError, Report, Request, Response, Tick};
 use schemars::JsonSchema;
@@ -19,6 +20,9 @@ use super::reports::Reports;
 const SILENCE: Duration = Duration::from_millis(1_900);
 /// The largest number of requests to one pipeline at a time. A pipeline accepts 64 connections, of all its clients.
 const REQUESTS: usize = 8;
+
+/// The largest number of changes of triggers that are kept.
+const CHANGES: usize = 200;
 
 /// The state of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +73,8 @@ pub struct Instance {
     foreign: Option<u32>,
     since: Instant,
     live: Mutex<Live>,
+    /// The last changes of triggers by the controller, oldest first: at most [`CHANGES`].
+    changes: Mutex<Vec<ChangeReport>>,
     /// The number of the last event of the pipeline that the server has read.
     known_event: AtomicU64,
     /// Admits one trace at a time: each takes a connection and makes the pipeline slower.
@@ -91,6 +97,7 @@ impl Instance {
             foreign,
             since: Instant::now(),
             live: Mutex::default(),
+            changes: Mutex::default(),
             known_event: AtomicU64::new(0),
             traces: Semaphore::new(1),
             ended: Mutex::default(),
@@ -131,6 +138,17 @@ impl Instance {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last changes of triggers by the controller, oldest first: at most 200.
+    #[must_use]
+    pub fn changes(&self) -> Vec<ChangeReport> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps changes of triggers. Those that are known already are left out.
+    pub(super) fn keep_changes(&self, changes: &[ChangeReport]) {
+        append(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner), changes);
     }
 
     /// Returns the state.
@@ -214,5 +232,37 @@ impl Instance {
             error => error,
         })?;
         connection.request_with(request, lines).await
+    }
+}
+
+/// Appends the changes that came after the last known one, and keeps the last [`CHANGES`]. All changes of one decision
+/// have the same time, and come together.
+fn append(kept: &mut Vec<ChangeReport>, changes: &[ChangeReport]) {
+    let last = kept.last().map_or(f64::MIN, |change| change.at_s);
+    kept.extend(changes.iter().filter(|change| change.at_s > last).cloned());
+    let surplus = kept.len().saturating_sub(CHANGES);
+    kept.drain(..surplus);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_changes_are_kept_once() {
+        let change = |at: usize, module: &str| {
+            let text = format!(r#"{{"at_s":{at},"module":"{module}","from":0,"to":{at},"why":"rule"}}"#);
+            serde_json::from_str::<ChangeReport>(&text).expect("a change")
+        };
+        let mut kept = Vec::new();
+        append(&mut kept, &[change(1, "a"), change(1, "b")]);
+        // A full report repeats the changes of the last decision.
+        append(&mut kept, &[change(1, "a"), change(1, "b"), change(2, "a")]);
+        assert_eq!(kept, [change(1, "a"), change(1, "b"), change(2, "a")]);
+
+        for at in 3..=CHANGES + 2 {
+            append(&mut kept, &[change(at, "a")]);
+        }
+        assert_eq!((kept.len(), kept[0].at_s, kept[CHANGES - 1].at_s), (CHANGES, 3.0, CHANGES as f64 + 2.0));
     }
 }

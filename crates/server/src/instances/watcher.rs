@@ -146,6 +146,7 @@ async fn follow_counters(shared: &Shared, instance: &Instance, mut connection: C
             Response::Tick(mut tick) => {
                 let decisions = std::mem::take(&mut tick.decisions);
                 if !decisions.is_empty() {
+                    instance.keep_changes(&decisions);
                     let data = content(instance.name(), "decisions", &decisions);
                     shared.events.publish(EventKind::Decisions, Some(instance.name()), data);
                 }
@@ -164,6 +165,7 @@ async fn follow_counters(shared: &Shared, instance: &Instance, mut connection: C
 fn begin(shared: &Shared, instance: &Instance, mut whole: Box<Report>) {
     // Every viewer receives this report, and not every one may read decisions.
     let control = whole.control.take();
+    instance.keep_changes(control.as_ref().map_or(&[], |control| control.changes.as_slice()));
     shared.alarms.unkept(instance.name(), control.as_ref().map_or(&[], |control| control.unkept.as_slice()));
     let data = content(instance.name(), "report", &*whole);
     // The counters and the number of their event change together, so that a viewer that reads both misses no tick and
