@@ -138,7 +138,7 @@ fn sample(recent: &Report) -> (SampleLayout, Sample) {
         busy: recent.workers.iter().map(|worker| worker.busy as f32).collect(),
         entered: recent.packets.entered,
         out: recent.packets.out,
-        dropped: recent.packets.all_dropped(),
+        dropped: recent.packets.all_dropped() + recent.packets.lost,
     };
     (layout, sample)
 }

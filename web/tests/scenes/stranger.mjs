@@ -17,7 +17,7 @@ export default async function ({ world, browser }) {
     await page.getByRole('link', { name: 'Overview' }).click();
     await goToMissed(page, 'waits');
     // What the controller did: in words below the chart, and in the table of its decisions.
-    const last = /The last one: trigger of (\w+): 0 → 32, because the controller always sets it so\./;
+    const last = /The last one: trigger of (\w+): 0 → 32. Its reason: the controller always sets it so\./;
     const sentence = page.locator('main p', { hasText: last });
     await sentence.waitFor();
     const [, module] = last.exec(await sentence.innerText());

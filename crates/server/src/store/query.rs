@@ -103,7 +103,7 @@ pub struct TotalFigures {
     pub entered: Vec<Option<u64>>,
     /// Packets that left.
     pub out: Vec<Option<u64>>,
-    /// Packets that the pipeline dropped.
+    /// Packets that the pipeline dropped, and those that were lost before they entered.
     pub dropped: Vec<Option<u64>>,
     /// For each worker, a column of the shares of time in which it had something to do. `null` at times at which the
     /// pipeline had fewer workers.

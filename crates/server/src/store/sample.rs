@@ -30,7 +30,7 @@ pub struct Sample {
     pub entered: u64,
     /// Packets that left the pipeline.
     pub out: u64,
-    /// Packets that the pipeline dropped.
+    /// Packets that the pipeline dropped, and those that were lost before they entered.
     pub dropped: u64,
 }
 
