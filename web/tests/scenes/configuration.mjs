@@ -71,7 +71,7 @@ async function showsAnOldVersion(world, page) {
     const { release } = await holdReads(page);
     await world.change('edge', '3kpps', '5kpps');
     await page.getByRole('button', { name: 'Apply' }).click();
-    await page.getByText(/Copy your text, and read the configuration again/).waitFor();
+    await page.getByText(/so copy it first/).waitFor();
     assert.equal(await page.getByRole('textbox', { name: 'Configuration' }).inputValue(), mine, 'the text is kept');
     assert.match(await world.configuration('edge'), /5kpps/, 'the change of the other reader is kept');
     // With the reload in the stream, the page says so by itself, and refuses to apply the text.

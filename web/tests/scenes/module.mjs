@@ -17,7 +17,7 @@ export default async function ({ world, browser }) {
 
     await page.getByRole('textbox', { name: 'Changes' }).fill('add 10.9.0.0/16 0\nadd 10.0.0.0/99 0');
     await page.getByRole('button', { name: 'Change the table' }).click();
-    await page.getByText('1 changes were made, 1 were refused.').waitFor();
+    await page.getByText('Changes made: 1. Refused: 1.').waitFor();
     await page.getByText(/^Line 2: .*99/).waitFor();
     await entries.filter({ hasText: '10.9.0.0/16 0' }).waitFor();
     await page.getByText('3 entries').waitFor();

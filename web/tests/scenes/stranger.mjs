@@ -17,13 +17,17 @@ export default async function ({ world, browser }) {
     await page.getByRole('link', { name: 'Overview' }).click();
     await goToMissed(page, 'waits');
     // What the controller did: in words below the chart, and in the table of its decisions.
-    const last = /The last one: trigger of (\w+): 0 → 32. Its reason: the controller always sets it so\./;
+    const last = /The last one: trigger of (\w+): 0 → 32\. Its reason: the controller always sets it so\./;
     const sentence = page.locator('main p', { hasText: last });
     await sentence.waitFor();
     const [, module] = last.exec(await sentence.innerText());
     const row = page.getByRole('region', { name: 'Decisions' }).locator('tr', { hasText: module });
     assert.match(await row.innerText(), /^\d\d:\d\d:\d\d\s+\w+\s+0 → 32\s+the controller always sets it so/);
     await picture(page, 'stranger-waits');
+
+    // A page that is opened later shows the same.
+    const later = await browser.open(world, { token: world.tokens.viewer, hash: '#/waits/flows/voice' });
+    await later.locator('main p', { hasText: last }).waitFor();
 }
 
 /** Reads in the overview which flow misses its objective, since when, and what to do. Follows the link to the flow. */

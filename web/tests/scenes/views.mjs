@@ -10,6 +10,7 @@ const CONTENT = {
     pipeline: '.box:has-text("pps") >> nth=3',
     modules: 'td:has-text("pps")',
     workers: 'tbody td',
+    topology: '.cores li:has-text("worker 0, busy")',
     history: ':is(canvas, p:has-text("There are no figures"))',
     configuration: 'textarea',
 };
