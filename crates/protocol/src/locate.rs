@@ -4,6 +4,7 @@
 //! never have the same name at the same time.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -16,6 +17,8 @@ use crate::connect;
 
 /// The longest path of a socket, in bytes (unix(7): 108 bytes with the zero at the end).
 const LONGEST_PATH: usize = 107;
+/// The folder with the folders of runs that are services of the system: `RuntimeDirectory=forebay/NAME` in their units.
+const SERVICES: &str = "/run/forebay";
 /// The longest name of a run.
 const LONGEST_NAME: usize = 40;
 /// The age up to which a named socket without a listener is kept, because its process may be about to listen.
@@ -129,22 +132,39 @@ fn own_user() -> u32 {
     fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
-/// Returns the user's folder for sockets, which may not exist.
+/// Returns the folder for sockets of this process, which may not exist: that of the user, or that of a service. A
+/// service has no folder of its user, and often sees only its own temporary files.
 fn folder() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir()) {
-        Some(folder) => PathBuf::from(folder).join("forebay"),
-        None => std::env::temp_dir().join(format!("forebay-{}", own_user())),
+    if let Some(folder) = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_dir()) {
+        return PathBuf::from(folder).join("forebay");
     }
+    let of_service = std::env::var_os("RUNTIME_DIRECTORY").and_then(|folders| service_folder(&folders, SERVICES));
+    of_service.unwrap_or_else(|| std::env::temp_dir().join(format!("forebay-{}", own_user())))
 }
 
-/// Returns the folders in which pipelines listen if they are started without `--socket`: the folders of all users if
-/// this process belongs to the administrator (user ID 0), otherwise the user's own folder. A folder may not exist. A
-/// new user has a new folder, so a program that runs for long calls this function each time it lists sockets.
+/// Returns the first of a service's folders (`$RUNTIME_DIRECTORY`) that is in the folder `services`.
+fn service_folder(folders: &OsStr, services: &str) -> Option<PathBuf> {
+    std::env::split_paths(folders).find(|folder| folder.parent() == Some(Path::new(services)))
+}
+
+/// Returns whether a socket is in the folder of a service of the system. The administrator decides which users have
+/// services, and which names these have.
+#[must_use]
+pub fn is_of_service(socket: &Path) -> bool {
+    socket.starts_with(SERVICES)
+}
+
+/// Returns the folders in which pipelines listen if they are started without `--socket`: the user's own folder, and
+/// those of this user's services. For the administrator (user ID 0), also those of all other users. A folder may not
+/// exist. A new user or service has a new folder, so a program that runs for long calls this function each time it
+/// lists sockets.
 #[must_use]
 pub fn default_folders() -> Vec<PathBuf> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut all = vec![folder()];
+    // Only the administrator can make folders there.
+    all.extend(entries(Path::new(SERVICES)).filter(|folder| is_trusted(folder)));
     if own_user() == 0 {
-        let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let by_user = entries(Path::new("/run/user")).map(|user| user.join("forebay"));
         let temporary = std::env::temp_dir();
         let is_one = |path: &PathBuf| {
@@ -152,9 +172,9 @@ pub fn default_folders() -> Vec<PathBuf> {
             name.is_some_and(|user| user.parse::<u32>().is_ok())
         };
         all.extend(by_user.chain(entries(&temporary).filter(is_one)));
-        let mut known = std::collections::HashSet::new();
-        all.retain(|folder| known.insert(folder.clone()));
     }
+    let mut known = std::collections::HashSet::new();
+    all.retain(|folder| known.insert(folder.clone()));
     all
 }
 
@@ -327,7 +347,7 @@ fn look(folder: &Path) -> Listing {
     listing
 }
 
-/// Lists the running pipelines of this user; for the administrator, those of all users.
+/// Lists the running pipelines of this user, also its services; for the administrator, those of all users.
 #[must_use]
 pub fn running() -> Listing {
     let mut all = Listing::default();
@@ -386,92 +406,4 @@ pub fn find(path: Option<&Path>, instance: Option<&str>) -> Result<PathBuf, Loca
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-
-    #[test]
-    fn sockets_of_processes_that_are_gone_are_taken_away() {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let file = |name: &str| folder.path().join(name);
-        let own = format!("a-b-{}.sock", std::process::id());
-        // No process has this ID: the largest is 2^22.
-        for name in [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"] {
-            fs::write(file(name), "").expect("a writable folder");
-        }
-        sweep(folder.path());
-        let present = [own.as_str(), "gw-4294967295.sock", "gw-x.sock", "notes"].map(|name| file(name).exists());
-        assert_eq!(present, [true, false, true, true]);
-    }
-
-    #[test]
-    fn several_are_listed_as_options() {
-        let text = LocateError::Several(vec!["edge".to_owned(), "gw-7".to_owned()]).to_string();
-        assert_eq!(text, "several pipelines are running: name one\n  --instance edge\n  --instance gw-7");
-        let text = LocateError::Unknown {
-            name: "edg".to_owned(),
-            running: vec!["edge".to_owned()],
-            hint: " (did you mean 'edge'?)".to_owned(),
-        }
-        .to_string();
-        assert_eq!(text, "no running pipeline is called 'edg' (did you mean 'edge'?): running are edge");
-    }
-
-    #[test]
-    fn sockets_are_listed_without_a_connection() {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let named = folder.path().join("named");
-        fs::create_dir(&named).expect("a writable folder");
-        let bind = |path: PathBuf| (UnixListener::bind(&path).expect("a socket"), path);
-        let (edge, first) = bind(named.join("edge.sock"));
-        let (killed, second) = bind(folder.path().join("gw-8.sock"));
-        drop(killed);
-        fs::write(folder.path().join("file-9.sock"), "").expect("a writable folder");
-        let folders = [folder.path().to_owned(), folder.path().join("missing"), folder.path().to_owned()];
-        let located = |name: &str, pid, path: &PathBuf| Located { name: name.to_owned(), pid, path: path.clone() };
-        assert_eq!(sockets_in(&folders), [located("edge", None, &first), located("gw", Some(8), &second)]);
-        assert!(sockets_in(&[]).is_empty());
-        edge.set_nonblocking(true).expect("a socket");
-        assert_eq!(edge.accept().expect_err("no connection").kind(), io::ErrorKind::WouldBlock);
-    }
-
-    /// Regression: if the socket of a stopped process had no room, every command that looks for runs waited for it.
-    #[test]
-    fn a_run_without_room_for_a_connection_is_listed_and_reported_busy() {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let path = folder.path().join("gw-4294967295.sock");
-        let _full = connect::tests::busy(&path);
-        assert_eq!(look(folder.path()).handles(), ["gw"]);
-        sweep(folder.path());
-        assert!(path.exists(), "the socket has a listener");
-        let error = crate::Client::connect(&path).err().expect("no room").to_string();
-        assert!(error.contains("the pipeline accepts no connection, and its queue is full"), "{error}");
-    }
-
-    #[test]
-    fn a_run_is_found_by_its_name_and_killed_runs_are_listed_separately() {
-        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
-        let named = folder.path().join("named");
-        fs::create_dir(&named).expect("a writable folder");
-        let bind = |path: PathBuf| (UnixListener::bind(&path).expect("a socket"), path);
-        let at = |name: &str| bind(folder.path().join(name));
-        let (_gw, first) = at("gw-7.sock");
-        let (_other, second) = at("gw-8.sock");
-        let (_edge, edge) = at("edge-9.sock");
-        let (_own, own) = bind(named.join("edge-1.sock"));
-        let (killed, dead) = at("old-3.sock");
-        drop(killed);
-        let look = || look(folder.path());
-        assert_eq!(look().dead, [dead]);
-        assert_eq!(look().handles(), ["edge", "edge-1", "gw-7", "gw-8"]);
-        // A name may end in a number; a process ID alone is not a name.
-        for (name, path) in [("edge", &edge), ("edge-9", &edge), ("edge-1", &own), ("gw-7", &first), ("gw-8", &second)]
-        {
-            assert_eq!(look().called(name).as_ref(), Ok(path), "{name}");
-        }
-        let handles = vec!["gw-7".to_owned(), "gw-8".to_owned()];
-        assert_eq!(look().called("gw"), Err(LocateError::Ambiguous { name: "gw".to_owned(), handles }));
-        assert!(matches!(look().called("g"), Err(LocateError::Unknown { running, .. }) if running.len() == 4));
-    }
-}
+mod tests;

@@ -56,11 +56,12 @@ impl Sockets {
         Some(found)
     }
 
-    /// Returns whether a pipeline may have any name: it belongs to root or to this process' user, or the settings name
-    /// its folder. Another user could take the name of a pipeline, and receive its next configuration.
+    /// Returns whether a pipeline may have any name: it belongs to root or to this process' user, it is a service, or
+    /// the settings name its folder. Any other user could take the name of a pipeline, and receive its next
+    /// configuration.
     pub(super) fn is_trusted(&self, path: &Path, owner: u32) -> bool {
         let is_named = self.only.is_some() || self.folders.iter().any(|folder| path.starts_with(folder));
-        is_named || owner == 0 || owner == rustix::process::geteuid().as_raw()
+        is_named || locate::is_of_service(path) || owner == 0 || owner == rustix::process::geteuid().as_raw()
     }
 
     /// Connects to the pipeline at `path`, and exchanges versions. Also returns the user of its process.
