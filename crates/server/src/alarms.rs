@@ -186,13 +186,14 @@ impl Alarms {
         self.clear(|_, active| active.until.is_some_and(|until| until <= now));
     }
 
-    /// Begins or ends the alarm of a silent pipeline. Returns whether that is a change.
-    pub(crate) fn status(&self, instance: &str, pid: u32, status: Status) -> bool {
+    /// Begins or ends the alarm of a pipeline that has sent nothing for `silence`. Returns whether that is a change.
+    pub(crate) fn status(&self, instance: &str, pid: u32, status: Status, silence: Duration) -> bool {
         let key = (Some(instance.to_owned()), AlarmName::InstanceSilent, String::new());
         let was_silent = self.lock().contains_key(&key);
         match status {
             Status::Silent if !was_silent => {
-                let cause = format!("the pipeline (process {pid}) has sent nothing for two seconds");
+                let span = silence.as_secs_f64().ceil();
+                let cause = format!("the pipeline (process {pid}) has sent nothing for {span} s");
                 self.raise(Some(instance), AlarmName::InstanceSilent, "", cause, None);
                 true
             }
@@ -228,12 +229,13 @@ impl Alarms {
 
     /// Begins and ends alarms according to a tick.
     pub(crate) fn tick(&self, instance: &str, tick: &Tick) {
+        let span = in_words(tick.interval_s);
         for (reason, count) in tick.dropped.iter().filter(|(reason, _)| advice::is_overload(reason)) {
-            let cause = format!("{count} packets were dropped in the last second: {reason}");
+            let cause = format!("{count} packets were dropped in {span}: {reason}");
             self.raise(Some(instance), AlarmName::PacketsLost, reason, cause, Some(HOLD));
         }
         if tick.lost > 0 {
-            let cause = format!("ports lost {} packets in the last second before they entered", tick.lost);
+            let cause = format!("ports lost {} packets in {span} before they entered", tick.lost);
             self.raise(Some(instance), AlarmName::PacketsLost, "ports", cause, Some(HOLD));
         }
         if let Some(unkept) = &tick.unkept {
@@ -284,6 +286,14 @@ impl Alarms {
             EventName::NeighbourFlood => raise(AlarmName::NeighbourFlood, "module", hold),
             _ => {}
         }
+    }
+}
+
+/// Returns the time that a tick covers.
+fn in_words(interval_s: f64) -> String {
+    match format!("{interval_s:.1}").as_str() {
+        "1.0" => "the last second".to_owned(),
+        seconds => format!("the last {seconds} s"),
     }
 }
 

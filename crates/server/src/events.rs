@@ -30,7 +30,7 @@ pub enum EventKind {
     Decisions,
     /// The counters of a pipeline since its start.
     Report,
-    /// The changes of a pipeline's counters in a second.
+    /// The changes of a pipeline's counters since its last report.
     Tick,
 }
 
@@ -48,7 +48,7 @@ impl EventKind {
         }
     }
 
-    /// Returns whether the event has counters. These events follow each other every second, so that an old one has no
+    /// Returns whether the event has counters. These events follow each other every second or so, and an old one has no
     /// use.
     #[must_use]
     pub fn is_counters(self) -> bool {

@@ -12,6 +12,7 @@ mod watcher;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay_protocol::response::Hello;
 
@@ -19,16 +20,32 @@ pub use discovery::{Discovery, Sockets};
 pub use instance::{Instance, Live, Status};
 pub use reports::Reports;
 
+use crate::settings::INTERVAL;
+
 /// The largest number of listed pipelines of a user that is not trusted: such a user could start any number.
 const MAX_FOREIGN: usize = 32;
 
 /// The pipelines of this host, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Instances {
     all: Mutex<BTreeMap<String, Arc<Instance>>>,
+    /// The time between two reports of a pipeline.
+    interval: Duration,
+}
+
+impl Default for Instances {
+    fn default() -> Self {
+        Self::new(INTERVAL)
+    }
 }
 
 impl Instances {
+    /// Creates an empty list. `interval` is the time between two reports of a pipeline.
+    #[must_use]
+    pub fn new(interval: Duration) -> Self {
+        Self { all: Mutex::default(), interval }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Instance>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +88,7 @@ impl Instances {
             let (_, first) = ended.min()?;
             all.remove(&first);
         }
-        let instance = Arc::new(Instance::new(name.clone(), socket, hello, foreign));
+        let instance = Arc::new(Instance::new(name.clone(), socket, hello, foreign, self.interval));
         all.insert(name, Arc::clone(&instance));
         Some(instance)
     }
@@ -159,5 +176,14 @@ mod tests {
         assert_eq!(names(), ["edge", "gw", "gw-8"], "another pipeline has the name now");
         instances.remove(&again);
         assert_eq!(names(), ["edge", "gw-8"]);
+    }
+
+    #[test]
+    fn a_pipeline_is_silent_when_a_report_is_late() {
+        for (interval_ms, silence_ms) in [(250, 1_900), (1_000, 1_900), (2_000, 2_900), (10_000, 10_900)] {
+            let instances = Instances::new(Duration::from_millis(interval_ms));
+            let instance = instances.add(hello("gw", None, 7), "a".into(), None).expect("one");
+            assert_eq!(instance.silence(), Duration::from_millis(silence_ms));
+        }
     }
 }

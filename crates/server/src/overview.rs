@@ -25,15 +25,15 @@ pub struct InstanceOverview {
     pub config_version: Option<String>,
     /// The number of workers.
     pub workers: usize,
-    /// Packets per second that entered in the last second.
+    /// Packets per second that entered, between the last two reports.
     pub in_pps: Option<f64>,
-    /// Packets per second that left in the last second.
+    /// Packets per second that left, between the last two reports.
     pub out_pps: Option<f64>,
-    /// Packets per second that were dropped in the last second, for any reason, and that ports lost.
+    /// Packets per second that were dropped for any reason, or lost by ports, between the last two reports.
     pub dropped_pps: Option<f64>,
     /// Packets that are queued, held and in flight.
     pub waiting: Option<u64>,
-    /// For each worker, the share of the last second in which it had something to do.
+    /// For each worker, the share of the time between the last two reports in which it had something to do.
     pub busy: Vec<f64>,
     /// The number of flows with an objective of delay or rate.
     pub objectives: usize,

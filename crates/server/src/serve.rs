@@ -155,10 +155,11 @@ async fn run(
     let helper = helper.map(Arc::new);
     let sockets = Sockets { only, folders: settings.sockets.clone(), helper: helper.clone() };
     let events: Arc<Events> = Arc::default();
+    let instances = Instances::new(settings.interval());
     let shared = Arc::new(Shared {
         settings: RwLock::new(Arc::new(settings)),
         tokens: RwLock::new(Arc::new(tokens)),
-        instances: Instances::default(),
+        instances,
         sockets,
         helper,
         alarms: Alarms::new(Arc::clone(&events)),
@@ -229,14 +230,16 @@ fn read_again(shared: &Shared, documents: &dyn Documents, replace_tls: &watch::S
             let now = shared.settings();
             let fixed = |of: &Settings| {
                 let limits = (of.limits.connections, of.limits.store_mb);
-                (of.addresses(), of.store.clone(), of.user.clone(), of.sockets.clone(), limits)
+                (of.addresses(), of.store.clone(), of.user.clone(), of.sockets.clone(), of.interval(), limits)
             };
             if fixed(&settings) != fixed(&now) {
-                let names = "`listen`, `store`, `user`, `sockets`, `limits.connections` and `limits.store_mb`";
+                let names =
+                    "`listen`, `store`, `user`, `sockets`, `interval`, `limits.connections` and `limits.store_mb`";
                 shared.log.warn("restart_needed", &format!("{names} change only when the server is started again"));
             }
             // The addresses stay, and with them the need for TLS.
-            let settings = Settings { listen: now.listen.clone(), store: now.store.clone(), ..settings };
+            let (listen, store) = (now.listen.clone(), now.store.clone());
+            let settings = Settings { listen, store, interval: now.interval, ..settings };
             let faults = settings.faults();
             if !faults.is_empty() || (now.tls.is_some() && settings.tls.is_none()) {
                 let mut lines: Vec<_> = faults.iter().map(|fault| fault.text()).collect();

@@ -7,8 +7,10 @@ mod limits;
 mod listen;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use forebay_protocol::check::Fault;
+use forebay_units::Nanos;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,11 @@ use serde_json::Value;
 
 pub use limits::Limits;
 pub use listen::{Listen, ListenError};
+
+/// The default of `interval`.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+/// The smallest and the largest `interval`.
+const INTERVALS: [Nanos; 2] = [Nanos(250_000_000), Nanos(10_000_000_000)];
 
 /// The settings of the server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +39,8 @@ pub struct Settings {
     /// default.
     #[schemars(length(max = 64))]
     pub sockets: Vec<PathBuf>,
+    /// The time between two reports of a pipeline, from 250ms to 10s. The default is 1s.
+    pub interval: Option<Nanos>,
     /// The database with the audit log and the history, or `memory`. The default is `forebay/serve.db` in the user's
     /// folder for state, and for root /var/lib/forebay/serve.db.
     #[schemars(length(min = 1))]
@@ -118,6 +127,13 @@ impl Settings {
                 }
             }
         }
+        if let Some(Ok(interval)) = value["interval"].as_str().map(str::parse::<Nanos>)
+            && !(INTERVALS[0]..=INTERVALS[1]).contains(&interval)
+        {
+            let allowed = format!("{} to {}", INTERVALS[0], INTERVALS[1]);
+            let fault = Fault::wrong(interval.to_string(), format!("'{interval}' is out of range"), allowed);
+            faults.push(Fault { path: "interval".to_owned(), ..fault });
+        }
         faults.extend(Limits::faults(&value["limits"]));
         if !faults.is_empty() {
             return Err(faults);
@@ -132,6 +148,12 @@ impl Settings {
     #[must_use]
     pub fn addresses(&self) -> Vec<Listen> {
         if self.listen.is_empty() { vec![Listen::default()] } else { self.listen.clone() }
+    }
+
+    /// Returns the time between two reports of a pipeline.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.interval.map_or(INTERVAL, |interval| Duration::from_nanos(interval.0))
     }
 
     /// Returns the faults of settings that need another setting. Must be called again if the command line has changed

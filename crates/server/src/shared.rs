@@ -100,7 +100,8 @@ impl Shared {
     /// Looks at the pipelines once a second: which are silent, and which cores have workers.
     pub(crate) fn look(&self) {
         for instance in self.instances.list() {
-            if self.alarms.status(instance.name(), instance.hello().pid, instance.status()) {
+            let (pid, silence) = (instance.hello().pid, instance.silence());
+            if self.alarms.status(instance.name(), pid, instance.status(), silence) {
                 self.publish_instance(&instance);
             }
         }

@@ -73,7 +73,7 @@ fn a_pipeline_that_ends_takes_its_alarms_along_unless_it_was_killed() {
 fn silence_is_reported_once() {
     let alarms = Alarms::new(Arc::default());
     let changes: Vec<_> = [Status::Running, Status::Silent, Status::Silent, Status::Running, Status::Running]
-        .map(|status| alarms.status("gw", 7, status))
+        .map(|status| alarms.status("gw", 7, status, Duration::from_millis(1_900)))
         .to_vec();
     assert_eq!(changes, [false, true, false, true, false]);
 }
@@ -85,6 +85,7 @@ fn losses_and_objectives_come_from_ticks() {
     let tick = Tick {
         dropped: dropped.map(|(reason, count)| (reason.to_owned(), count)).into(),
         lost: 1,
+        interval_s: 0.5,
         unkept: Some(vec![UnkeptReport {
             flow: "a".to_owned(),
             least_us: 90.0,
@@ -102,6 +103,7 @@ fn losses_and_objectives_come_from_ticks() {
     ];
     let mut found = active(&alarms);
     found.sort_by_key(|(name, subject)| (advice::severity(*name), subject.clone()));
+    assert!(alarms.list()[0].cause.contains(" in the last 0.5 s"), "{:?}", alarms.list());
     assert_eq!(found, expected.map(|(name, subject)| (name, subject.to_owned())));
     alarms.tick("gw", &Tick { unkept: Some(Vec::new()), ..Tick::default() });
     assert!(!active(&alarms).iter().any(|(name, _)| *name == AlarmName::ObjectiveOutOfReach));

@@ -184,8 +184,8 @@ impl Viewer {
         }
     }
 
-    /// Returns whether the rights of the client still hold. This is checked at each event. While a pipeline runs, an
-    /// event comes every second, so a token that has ended is noticed soon.
+    /// Returns whether the rights of the client still hold. This is checked at each event, and after
+    /// [`JUDGE`] without one, so a token that has ended is noticed soon.
     fn is_admitted(&self) -> bool {
         let is_current = self.expires.is_none_or(|expires| expires > Timestamp::now());
         is_current && Arc::ptr_eq(&self.tokens, &self.shared().tokens())

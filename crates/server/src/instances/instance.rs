@@ -16,8 +16,10 @@ use super::connection::Connection;
 use super::discovery::Sockets;
 use super::reports::Reports;
 
-/// The time after which a pipeline that has sent nothing counts as silent. Pipelines send a message per second.
+/// The shortest time after which a pipeline that has sent nothing counts as silent.
 const SILENCE: Duration = Duration::from_millis(1_900);
+/// The time by which a report may be late.
+const LATE: Duration = Duration::from_millis(900);
 /// The largest number of requests to one pipeline at a time. A pipeline accepts 64 connections, of all its clients.
 const REQUESTS: usize = 8;
 
@@ -30,7 +32,8 @@ const CHANGES: usize = 200;
 pub enum Status {
     /// It runs and sends its counters.
     Running,
-    /// Its process exists, but has sent nothing for two seconds: it is suspended, or the machine is overloaded.
+    /// Its process exists, but has sent nothing for two seconds, or its report is almost a second late: it is
+    /// suspended, or the machine is overloaded.
     Silent,
     /// It has ended by itself or was stopped.
     Ended,
@@ -71,6 +74,8 @@ pub struct Instance {
     hello: Hello,
     /// The user of its process, if this user is not trusted.
     foreign: Option<u32>,
+    /// The time between two reports.
+    interval: Duration,
     since: Instant,
     live: Mutex<Live>,
     /// The last changes of triggers by the controller, oldest first: at most [`CHANGES`].
@@ -89,12 +94,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub(super) fn new(name: String, socket: PathBuf, hello: Hello, foreign: Option<u32>) -> Self {
+    pub(super) fn new(name: String, socket: PathBuf, hello: Hello, foreign: Option<u32>, interval: Duration) -> Self {
         Self {
             name,
             socket,
             hello,
             foreign,
+            interval,
             since: Instant::now(),
             live: Mutex::default(),
             changes: Mutex::default(),
@@ -151,6 +157,16 @@ impl Instance {
         append(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner), changes);
     }
 
+    /// Returns the time between two reports.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Returns the time after which the pipeline counts as silent if it has sent nothing.
+    pub(crate) fn silence(&self) -> Duration {
+        SILENCE.max(self.interval + LATE)
+    }
+
     /// Returns the state.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -158,7 +174,7 @@ impl Instance {
             return status;
         }
         let heard = self.lock().at.unwrap_or(self.since);
-        if heard.elapsed() > SILENCE { Status::Silent } else { Status::Running }
+        if heard.elapsed() > self.silence() { Status::Silent } else { Status::Running }
     }
 
     /// Returns how and when the pipeline ended; `None` while it runs.

@@ -14,8 +14,6 @@ use crate::events::{EventKind, content};
 use crate::history;
 use crate::shared::Shared;
 
-/// The time between two ticks.
-const TICK_MS: u64 = 1_000;
 /// The time in which a process that ends removes its socket.
 const REMOVAL: Duration = Duration::from_millis(300);
 /// The time between two attempts to continue with a pipeline that has closed a connection but still runs.
@@ -132,7 +130,9 @@ async fn run_once(shared: &Arc<Shared>, instance: &Arc<Instance>, connection: Op
 
 /// Reads the counters until the connection breaks.
 async fn follow_counters(shared: &Shared, instance: &Instance, mut connection: Connection) -> Result<(), ClientError> {
-    let mut response = connection.request(&Request::Watch { interval_ms: TICK_MS }).await?;
+    // The settings allow no interval beyond 10 s.
+    let interval_ms = u64::try_from(instance.interval().as_millis()).unwrap_or(u64::MAX);
+    let mut response = connection.request(&Request::Watch { interval_ms }).await?;
     loop {
         match response {
             Response::Report { whole, .. } => {

@@ -62,6 +62,16 @@ fn a_public_address_needs_tls_and_tokens() {
 }
 
 #[test]
+fn the_interval_has_limits() {
+    for (text, is_allowed) in [("249ms", false), ("250ms", true), ("0.5s", true), ("10s", true), ("10.1s", false)] {
+        let read = Settings::from_value(&json!({ "interval": text }));
+        assert_eq!(read.is_ok(), is_allowed, "{text}");
+    }
+    assert_eq!(faults(json!({ "interval": "0s" })), ["interval: '0ns' is out of range: allowed are 250ms to 10s"]);
+    assert_eq!(Settings::default().interval(), Duration::from_secs(1));
+}
+
+#[test]
 fn all_faults_are_reported_with_their_paths() {
     let wrong = json!({
         "listen": ["x", "127.0.0.1:1", "y"],

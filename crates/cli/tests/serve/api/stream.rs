@@ -295,3 +295,20 @@ fn a_viewer_without_a_token_sees_no_decisions() {
     assert_eq!(server.get("/api/v1/instances/edge/decisions").status, 401);
     pipeline.end();
 }
+
+#[test]
+fn pipelines_report_at_the_interval_of_the_settings() {
+    let folder = folder();
+    let pipeline = Pipeline::start(folder.path(), "edge");
+    for (interval, expected) in [("250ms", 0.2..0.9), ("2s", 1.9..f64::MAX)] {
+        let server = Server::with(folder.path(), &format!("interval: {interval}"), &[]);
+        server.wait_for("edge", "running");
+        let mut viewer = Viewer::open(&server, "?instance=edge", None);
+        // The time between two reports, as the pipeline has measured it. Some reports may be late.
+        viewer.until(&format!("tick of {interval}"), |event| {
+            event.data["tick"]["interval_s"].as_f64().is_some_and(|span| expected.contains(&span))
+        });
+        assert_eq!(server.end(), Some(0));
+    }
+    pipeline.end();
+}
