@@ -2,6 +2,7 @@
 
 mod http;
 mod screen;
+mod service;
 mod traces;
 mod wait_notice;
 
@@ -29,6 +30,7 @@ use forebay_protocol::{
     report::Report,
     response::Ended,
 };
+use forebay_server::notify::Notifier;
 use forebay_units::{Nanos, wording};
 
 use crate::Answer;
@@ -182,8 +184,10 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
         }
         Engine::Simulated(_) => Ok((None, None)),
     };
+    let notifier = Notifier::from_env();
     let followed = served.and_then(|(service, server)| {
-        let signals = signals.follow(events.log(), reload_of(arguments, service)).context("no thread for signals")?;
+        let reload = reload_of(arguments, service, notifier.clone());
+        let signals = signals.follow(events.log(), reload).context("no thread for signals")?;
         Ok((server, signals))
     });
     let (server, signals) = match followed {
@@ -222,7 +226,9 @@ fn run_to_end(arguments: &args::Run, events: &mut Events, has_report: &mut bool)
     let traces = Traces { received: received_stories, to_stdout: !arguments.json, frequency, count: Cell::new(0) };
     let board = engine.board();
     let mut watcher = Watcher::new(Arc::clone(&board), Arc::clone(events.log()));
-    let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals);
+    let mut reported = service::Service::ready(notifier, &board);
+    let shown = show(&engine, &board, events, &mut watcher, arguments, &stop, &traces, &signals, &mut reported);
+    reported.stopping();
     let outcome = engine.end();
     drop((http, server));
     hub.finish();
@@ -358,10 +364,11 @@ fn service(
 }
 
 /// Returns the action of SIGHUP. Only a pipeline from a file can be reloaded; for others, the action returns an error.
-fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
+/// The service manager waits for the end of the reload that it has requested by the signal, also if it fails.
+fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>, notifier: Notifier) -> Reload {
     let file = crate::source::origin(&arguments.pipeline).filter(|origin| !is_built_in(origin));
     let pipeline = arguments.pipeline.clone();
-    Box::new(move || match (&file, &service) {
+    let reload = move || match (&file, &service) {
         (Some(_), Some(service)) => {
             service.reload();
             Ok(())
@@ -374,6 +381,12 @@ fn reload_of(arguments: &args::Run, service: Option<Arc<Service>>) -> Reload {
                 .to_owned())
         }
         (_, None) => Err("a simulated run does not reload: end it and start another".to_owned()),
+    };
+    Box::new(move || {
+        notifier.reloading();
+        let reloaded = reload();
+        notifier.reloaded();
+        reloaded
     })
 }
 

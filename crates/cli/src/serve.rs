@@ -1,5 +1,6 @@
 //! `forebay serve`: starts the server of this host.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,21 +10,24 @@ use forebay_host::users;
 use forebay_pipeline::{Document, Problems, Rules, Source};
 use forebay_protocol::check::Fault;
 use forebay_server::access;
+use forebay_server::notify;
 use forebay_server::privilege::{self, Helper, Operations, Starter};
 use forebay_server::settings::{self, Settings};
-use forebay_server::{Documents, Serve};
+use forebay_server::{Documents, Log, Passed, Serve};
 use serde_json::Value;
 
-use crate::{Answer, args, printed};
+use crate::events::LogFormat;
+use crate::{Answer, args, refused};
 
 /// The user of the HTTP process, if root starts the server.
 pub(crate) const USER: &str = "forebay";
-/// The folder of the store, if root starts the server.
+/// The folder of the store, if root starts the server and the service manager names no other.
 const STATE: &str = "/var/lib/forebay";
 
 /// The settings on the command line, and the file of settings.
 struct Arguments {
     config: Option<PathBuf>,
+    /// The addresses on the command line, or those of the sockets that the service manager has opened.
     listen: Vec<forebay_server::Listen>,
     store: Option<PathBuf>,
     tokens: Option<PathBuf>,
@@ -74,6 +78,24 @@ fn document(path: &Path, rules: &Rules, read: impl FnOnce(&Value) -> Result<(), 
 
 /// Serves until a signal ends the server.
 pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
+    match serve_to_end(arguments) {
+        // With the JSON log format, every line on standard error is JSON, including the error.
+        Err(error) if arguments.log_format == LogFormat::Json => {
+            log(arguments).error("serve_failed", &refused::message(&error));
+            Ok(Answer::Failed)
+        }
+        served => served,
+    }
+}
+
+/// Creates the server's log.
+fn log(arguments: &args::Serve) -> Log {
+    Log::new(arguments.log_format == LogFormat::Json)
+}
+
+fn serve_to_end(arguments: &args::Serve) -> anyhow::Result<Answer> {
+    // First, because it changes the environment: no other thread may run yet.
+    let passed = Passed::take().context("serve")?;
     // Processes that are started as /proc/self/exe are called `exe`.
     rustix::thread::set_name(c"forebay").context("serve")?;
     // The HTTP process follows the root helper.
@@ -82,7 +104,7 @@ pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
     }
     let documents = Arguments {
         config: arguments.config.clone(),
-        listen: arguments.listen.clone(),
+        listen: if passed.addresses().is_empty() { arguments.listen.clone() } else { passed.addresses() },
         store: arguments.store.clone(),
         tokens: arguments.tokens.clone(),
     };
@@ -90,7 +112,7 @@ pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
         privilege::enter(Starter::RootHelper).context("serve")?;
         Some(Helper::from_stdin().context("serve: the root helper")?)
     } else if rustix::process::geteuid().is_root() {
-        return serve_as_user(arguments, &documents);
+        return serve_as_user(arguments, &documents, passed);
     } else {
         if let Some(user) = &arguments.user {
             bail!("serve: --user {user}: only root can start the server as another user: leave the option out");
@@ -102,6 +124,8 @@ pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
         documents: Box::new(documents),
         only: arguments.only.clone(),
         helper,
+        passed,
+        log: log(arguments),
         version: env!("CARGO_PKG_VERSION"),
     };
     // The server runs for months with a small part of the code that the start has used.
@@ -111,7 +135,7 @@ pub(crate) fn serve(arguments: &args::Serve) -> anyhow::Result<Answer> {
 }
 
 /// Starts the HTTP process as another user, and serves its requests as the root helper.
-fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Result<Answer> {
+fn serve_as_user(arguments: &args::Serve, documents: &Arguments, passed: Passed) -> anyhow::Result<Answer> {
     let settings = documents.settings().map_err(|faults| anyhow!("{faults}"))?;
     let name = arguments.user.as_deref().or(settings.user.as_deref());
     let user = users::find(Path::new("/"), name.unwrap_or(USER)).map_err(|error| match name {
@@ -126,25 +150,36 @@ fn serve_as_user(arguments: &args::Serve, documents: &Arguments) -> anyhow::Resu
     }
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("forebay").args(std::env::args_os().skip(1)).arg("--http-process");
+    notify::hand_over(&mut command);
     if settings.store.is_none() {
-        // An existing folder may belong to a server of another user that runs.
-        let made = match std::fs::create_dir(STATE) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            made => made.and_then(|()| std::os::unix::fs::chown(STATE, Some(user.uid), Some(user.gid))),
-        };
-        made.with_context(|| format!("serve: the store: {STATE}"))?;
-        command.env("STATE_DIRECTORY", STATE);
+        let state = std::env::var_os("STATE_DIRECTORY").map_or_else(|| PathBuf::from(STATE), PathBuf::from);
+        give_folder(&state, user.uid, user.gid).with_context(|| format!("serve: the store: {}", state.display()))?;
+        command.env("STATE_DIRECTORY", state);
     }
     // The helper works for a moment each second, with a small part of the code that the start has used.
     forebay_memory::release_program_pages();
     let only = arguments.only.as_deref().and_then(Path::parent).map(Path::to_owned);
     let folders: Vec<_> = settings.sockets.iter().cloned().chain(only).collect();
-    let status = privilege::supervise(command, &user, Operations::new(&folders, &|line| printed::last_err(line)))
-        .context("serve")?;
+    let log = log(arguments);
+    let warn = |line: &str| log.warn("helper", line);
+    let status = privilege::supervise(command, &user, Operations::new(&folders, &warn), passed).context("serve")?;
     match status.code() {
         Some(0) => Ok(Answer::Yes),
         // The HTTP process has printed its error.
         Some(_) => Ok(Answer::Failed),
         None => bail!("serve: a signal ended the HTTP process ({status})"),
+    }
+}
+
+/// Makes a folder for a user. The service manager makes such a folder for root, the user of the service.
+fn give_folder(folder: &Path, uid: u32, gid: u32) -> std::io::Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => made?,
+    }
+    // A folder of another user may belong to a server of this user that runs.
+    match std::fs::metadata(folder)?.uid() {
+        0 => std::os::unix::fs::chown(folder, Some(uid), Some(gid)),
+        _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::access::{self, Tokens};
 use crate::affinity::Affinity;
@@ -22,6 +22,8 @@ use crate::history::{Recorder, now_ms};
 use crate::http::{BindError, Bound, Serving, Tls, TlsError, accept};
 use crate::instances::{Discovery, Instances, Sockets};
 use crate::log::Log;
+use crate::notify::{Notifier, keep_alive_interval};
+use crate::passed::Passed;
 use crate::privilege::Helper;
 use crate::rate::Rates;
 use crate::settings::Settings;
@@ -62,6 +64,11 @@ pub struct Serve {
     pub only: Option<PathBuf>,
     /// The root helper, if there is one.
     pub helper: Option<Helper>,
+    /// The sockets that the service manager has opened. If there are any, the server opens none itself, and the
+    /// settings must have exactly their addresses.
+    pub passed: Passed,
+    /// The log.
+    pub log: Log,
     /// The version of the program.
     pub version: &'static str,
 }
@@ -146,12 +153,19 @@ async fn run(
     affinity: Option<Affinity>,
     signals: Signals,
 ) -> Result<(), ServeError> {
-    let Serve { documents, only, helper, version } = serve;
+    let Serve { documents, only, helper, passed, log, version } = serve;
     let Signals { mut hangup, mut terminate, mut interrupt, mut user } = signals;
     let mut bound = Vec::new();
-    for listen in settings.addresses() {
-        bound.push(Bound::at(&listen).await?);
+    if passed.is_empty() {
+        for listen in settings.addresses() {
+            bound.push(Bound::at(&listen).await?);
+        }
+    } else {
+        for (listen, listener) in passed.into_sockets() {
+            bound.push(Bound::passed(listen, listener)?);
+        }
     }
+    let status = format!("serving at {}", bound.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     let helper = helper.map(Arc::new);
     let sockets = Sockets { only, folders: settings.sockets.clone(), helper: helper.clone() };
     let events: Arc<Events> = Arc::default();
@@ -165,7 +179,7 @@ async fn run(
         alarms: Alarms::new(Arc::clone(&events)),
         events,
         store,
-        log: Log::default(),
+        log,
         rates: Rates::default(),
         changes: Arc::new(Semaphore::new(CHANGES as usize)),
         counts: Counts::default(),
@@ -184,16 +198,25 @@ async fn run(
     }
     let helper_ended = wait_for_helper(shared.helper.clone());
     tokio::pin!(helper_ended);
+    let (notifier, mut keep_alive) = (Notifier::from_env(), keep_alive_interval().map(interval_of));
+    notifier.ready(&status);
     loop {
         tokio::select! {
             () = &mut helper_ended => break,
-            _ = hangup.recv() => read_again(&shared, &*documents, &replace_tls),
+            _ = hangup.recv() => {
+                notifier.reloading();
+                read_again(&shared, &*documents, &replace_tls);
+                notifier.reloaded();
+            }
+            // Here, so that the service manager notices a server that serves no requests any more.
+            () = tick(&mut keep_alive) => notifier.keep_alive(),
             // The log is standard error: there is no file to reopen.
             _ = user.recv() => {}
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
     }
+    notifier.stopping();
     shared.log.info("ending", "the server finishes the changes that are being made");
     // Changes that are being made end, with their records. Later ones wait, and are not made.
     if let Ok(_all) = timeout(DRAIN, shared.changes.acquire_many(CHANGES)).await {
@@ -202,6 +225,23 @@ async fn run(
     }
     shared.log.info("ended", "the server ends; pipelines continue");
     Ok(())
+}
+
+/// Returns a timer that begins now.
+fn interval_of(span: Duration) -> Interval {
+    let mut timer = interval(span);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer
+}
+
+/// Waits for a timer. Never returns if there is none.
+async fn tick(timer: &mut Option<Interval>) {
+    match timer {
+        Some(timer) => {
+            timer.tick().await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns when the root helper has ended. Never returns if there is none.

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_host::users;
+use forebay_server::Passed;
 use forebay_server::privilege::{Helper, HelperError, OPERATIONS, Operations, Starter, enter, supervise};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{Pid, Signal, kill_process};
@@ -156,7 +157,7 @@ fn helper_entry() {
     let log = |line: &str| report(&format!("log {line}"));
     // The folder of this program may be closed to the user, but the program itself is not.
     let command = entry(Path::new("/proc/self/exe"), "child_entry");
-    let status = supervise(command, &user, Operations::new(&[], &log)).expect("a child");
+    let status = supervise(command, &user, Operations::new(&[], &log), Passed::default()).expect("a child");
     report(&format!("ended {status}"));
     // As a shell reports it.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -415,7 +416,8 @@ fn the_status_of_a_killed_http_process_is_returned() {
 #[test]
 fn root_is_no_user_for_the_http_process() {
     let root = forebay_host::User { name: "root".to_owned(), uid: 0, gid: 0 };
-    let error = supervise(Command::new("/bin/true"), &root, Operations::new(&[], &|_| {})).expect_err("it is root");
+    let operations = Operations::new(&[], &|_| {});
+    let error = supervise(Command::new("/bin/true"), &root, operations, Passed::default()).expect_err("it is root");
     let expected = "user 'root' is root (user number 0): name a user without rights for the HTTP process";
     assert_eq!(error.to_string(), expected);
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use forebay_server::Listen;
 use forebay_server::access::Role;
 
+use crate::events::LogFormat;
+
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -36,6 +38,9 @@ pub(crate) struct Serve {
     /// As root: the user of the process that serves HTTP (default: forebay)
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// Format of the log on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "logfmt")]
+    pub(crate) log_format: LogFormat,
     /// Watch only the pipeline at this socket
     #[arg(long, value_name = "PATH")]
     pub(crate) only: Option<PathBuf>,

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use forebay_host::users;
 use forebay_instance::events::{EventLog, NewEvent};
 use forebay_protocol::event::EventName;
-use forebay_server::{Listen, check_address};
+use forebay_server::{Listen, check_address, notify};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// The user of the HTTP process, if root runs the pipeline and the host has no user of the server: the number that most
@@ -48,6 +48,8 @@ impl HttpServer {
         let mut command = Command::new("/proc/self/exe");
         command.args(["serve", "--store", "memory", "--listen"]).arg(listen.to_string()).arg("--only").arg(socket);
         command.arg("--parent").arg(std::process::id().to_string());
+        // The service manager has started the run, and not this server.
+        notify::hide_from(&mut command);
         if geteuid().is_root() {
             let known = users::find(Path::new("/"), super::super::serve::USER).map(|user| user.name);
             command.arg("--user").arg(known.unwrap_or_else(|_| NO_RIGHTS.to_owned()));

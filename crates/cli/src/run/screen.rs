@@ -9,6 +9,7 @@ use forebay_instance::{PipelineCounters, Watcher, events::NewEvent};
 use forebay_measure::{Clock, Tsc};
 use forebay_protocol::event::EventName;
 
+use super::service::Service;
 use super::traces::Traces;
 use super::wait_notice::WaitNotice;
 use crate::engine::Engine;
@@ -21,8 +22,8 @@ use crate::{args, plain, printed};
 const LOOK: Duration = Duration::from_millis(20);
 /// The default interval of the live table or of lines.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Shows the state of the run until it ends. Also prints events and traces, and lets `watcher` record events. Sets
-/// `stop` if the user quits the live table.
+/// Shows the state of the run until it ends. Also prints events and traces, lets `watcher` record events, and lets
+/// `service` report to the service manager. Sets `stop` if the user quits the live table.
 #[expect(clippy::too_many_arguments, reason = "each argument is another part of the run")]
 pub(super) fn show(
     engine: &Engine,
@@ -33,6 +34,7 @@ pub(super) fn show(
     stop: &AtomicBool,
     traces: &Traces,
     signals: &Followed,
+    service: &mut Service,
 ) -> anyhow::Result<()> {
     let quiet = arguments.no_live || arguments.simulated;
     // Traces scroll and would overwrite the table.
@@ -51,6 +53,7 @@ pub(super) fn show(
     while !engine.is_over(stop) {
         screen.take_in_foreground();
         wait_notice.look(engine, board, events);
+        service.look(board);
         match traces.print(board.began()) {
             Err(_) if signals.is_terminal_lost() => {}
             printed => printed?,

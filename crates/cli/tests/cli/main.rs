@@ -20,6 +20,8 @@ mod instances;
 mod lab;
 mod live;
 mod lost_lines;
+#[path = "../serve/manager.rs"]
+mod manager;
 mod marks;
 mod measure;
 mod moves;
@@ -34,6 +36,7 @@ mod run;
 mod run_tests;
 mod running;
 mod secrets;
+mod service;
 mod sessions;
 mod signals;
 mod simulate;

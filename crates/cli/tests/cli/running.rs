@@ -57,6 +57,13 @@ impl Running {
         Self::by(command, temporary(), text, more, &[])
     }
 
+    /// Runs `text` like [`as_service`](Self::as_service), with these environment variables.
+    pub(crate) fn with_variables(text: &str, more: &[&str], variables: &[(&str, String)]) -> Self {
+        let mut command = Command::new("setsid");
+        command.arg(env!("CARGO_BIN_EXE_forebay")).envs(variables.iter().map(|(name, value)| (name, value)));
+        Self::by(command, temporary(), text, more, &[])
+    }
+
     /// Runs `text` with a pipe as standard input. Writes `first` to the pipe before the run listens, and returns the
     /// pipe.
     pub(crate) fn with_input(text: &str, first: &[u8]) -> (Self, ChildStdin) {

@@ -7,10 +7,12 @@ mod draining;
 mod http;
 mod imitation;
 mod lives;
+mod manager;
 mod page;
 mod refusals;
 mod secrets;
 mod server;
+mod service;
 mod settings;
 mod store;
 

@@ -200,7 +200,11 @@ impl Server {
 
     /// Starts a server with exactly these arguments.
     pub fn spawn(folder: &Path, arguments: &[&str]) -> Result<Self, Refused> {
-        let mut command = Command::new(FOREBAY);
+        Self::by(Command::new(FOREBAY), folder, arguments)
+    }
+
+    /// Starts a server by a command to which the arguments of `forebay` are added.
+    pub fn by(mut command: Command, folder: &Path, arguments: &[&str]) -> Result<Self, Refused> {
         // The folders in which pipelines listen by default hold those of other tests.
         let nothing = folder.join("nothing");
         command.arg("serve").args(arguments).env("XDG_RUNTIME_DIR", &nothing).env("TMPDIR", &nothing);
@@ -210,14 +214,15 @@ impl Server {
         let mut process = command.stderr(Stdio::piped()).spawn().expect("the command can be started");
         let mut stderr = BufReader::new(process.stderr.take().expect("piped"));
         let (mut line, mut err) = (String::new(), String::new());
-        while !line.contains("event=serving") {
+        while !line.contains(" event=serving ") && !line.contains("\"event\":\"serving\"") {
             line.clear();
             if stderr.read_line(&mut line).expect("UTF-8") == 0 {
                 return Err(Refused { code: process.wait().expect("it ended").code(), err });
             }
             err += &line;
         }
-        let address = line.split_once("\"at ").expect("an address").1.trim_end().trim_end_matches('"').to_owned();
+        let address = line.split_once("\"at ").expect("an address").1;
+        let address = address.trim_end().trim_end_matches(['"', '}']).to_owned();
         let (send, log) = channel();
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
         Ok(Self { process, log, address })
@@ -263,6 +268,11 @@ impl Server {
     /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+    }
+
+    /// Returns the process ID of the root helper, if root runs the tests; otherwise that of the server.
+    pub fn helper(&self) -> u32 {
+        self.process.id()
     }
 
     /// Returns the process ID of the HTTP process.

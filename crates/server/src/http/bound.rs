@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::access::Peer;
+use crate::passed::PassedListener;
 use crate::settings::Listen;
 
 /// The mode of a Unix socket: the group of the server may connect, too.
@@ -77,7 +78,7 @@ pub fn check_address(listen: &Listen) -> Result<(), BindError> {
     error.map_or(Ok(()), |error| Err(failed(listen, error)))
 }
 
-/// An open socket at which the server listens. A Unix socket is removed when the value is dropped.
+/// An open socket at which the server listens. A Unix socket that the server made is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Bound {
     listen: Listen,
@@ -87,7 +88,8 @@ pub struct Bound {
 #[derive(Debug)]
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// The path is that of a socket that the server has made.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Bound {
@@ -110,10 +112,30 @@ impl Bound {
                 }
                 let listener = UnixListener::bind(path).map_err(failed)?;
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE)).map_err(failed)?;
-                Listener::Unix(listener, path.clone())
+                Listener::Unix(listener, Some(path.clone()))
             }
         };
         Ok(Self { listen: listen.clone(), listener })
+    }
+
+    /// Listens at a socket that the service manager has opened.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub(crate) fn passed(listen: Listen, passed: PassedListener) -> Result<Self, BindError> {
+        let listener = match passed {
+            PassedListener::Tcp(listener) => {
+                listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener)).map(Listener::Tcp)
+            }
+            PassedListener::Unix(listener) => listener
+                .set_nonblocking(true)
+                .and_then(|()| UnixListener::from_std(listener))
+                .map(|listener| Listener::Unix(listener, None)),
+        };
+        match listener {
+            Ok(listener) => Ok(Self { listen, listener }),
+            Err(error) => Err(failed(&listen, error)),
+        }
     }
 
     /// Returns the address. A port 0 is replaced by the port that the system chose.
@@ -145,7 +167,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = &self.listener {
+        if let Listener::Unix(_, Some(path)) = &self.listener {
             // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
         }

@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 use super::PrivilegeError;
 use super::operations::Operations;
 use super::serve::serve;
+use crate::passed::Passed;
 
 /// The signals that are forwarded to the HTTP process.
 const FORWARDED: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1];
@@ -24,15 +25,20 @@ const FORWARDED: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1];
 const SEND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Starts `command` as the HTTP process of `user`, with a socket to this process as its standard input. Does the
-/// `operations` that it requests, and forwards SIGTERM, SIGINT, SIGHUP and SIGUSR1 to it. Returns its exit status when
-/// it has ended.
+/// `operations` that it requests, and forwards SIGTERM, SIGINT, SIGHUP and SIGUSR1 to it. The process inherits the
+/// sockets in `passed`, and this process closes them. Returns its exit status when it has ended.
 ///
 /// The thread that calls this function must not end before, because the system ends the HTTP process with it. Later,
 /// the process ignores the signals above.
 ///
 /// # Errors
 /// Returns [`PrivilegeError`] if `user` is root, or if the HTTP process cannot be started or waited for.
-pub fn supervise(mut command: Command, user: &User, operations: Operations<'_>) -> Result<ExitStatus, PrivilegeError> {
+pub fn supervise(
+    mut command: Command,
+    user: &User,
+    operations: Operations<'_>,
+    passed: Passed,
+) -> Result<ExitStatus, PrivilegeError> {
     if user.uid == 0 {
         return Err(PrivilegeError::RootUser(user.name.clone()));
     }
@@ -52,7 +58,9 @@ pub fn supervise(mut command: Command, user: &User, operations: Operations<'_>) 
     // In a process group of its own, the process does not receive a terminal's SIGINT twice: from the terminal, and
     // from this process.
     command.stdin(Stdio::from(theirs)).uid(user.uid).gid(user.gid).process_group(0);
+    passed.give_to(&mut command).map_err(|error| PrivilegeError::system("pass on sockets", error))?;
     let started = command.spawn();
+    drop(passed);
     // This closes the other end of the pair here, so that this process notices when the HTTP process closes it.
     drop(command);
     let mut child = started.map_err(|source| PrivilegeError::Start { user: user.name.clone(), source })?;
