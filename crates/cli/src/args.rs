@@ -22,6 +22,8 @@ mod stop;
 mod topology;
 mod values;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -189,6 +191,15 @@ tables, flows and ports.")]
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write the manual pages of all commands to a folder
+    #[command(after_help = "\
+Examples:
+  forebay man ~/.local/share/man/man1
+  man forebay-run")]
+    Man {
+        /// The folder. It is made if it does not exist
+        folder: PathBuf,
     },
 }
 

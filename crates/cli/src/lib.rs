@@ -27,6 +27,7 @@ mod list;
 mod live;
 mod lost_lines;
 mod machine;
+mod man;
 mod measure;
 mod new;
 mod place;
@@ -56,6 +57,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches};
 use forebay_units::Nanos;
 use signal_hook::consts::SIGXFSZ;
@@ -165,6 +167,9 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
             writeln!(printed::out(), "{schema:#}")?;
         }
         Command::Completions { shell } => complete::print(shell, &mut io::stdout())?,
+        Command::Man { folder } => {
+            man::write_pages(Args::command(), &folder).with_context(|| format!("man: {}", folder.display()))?;
+        }
     }
     Ok(Answer::Yes)
 }

@@ -21,6 +21,7 @@ fn every_command_has_help_with_an_example() {
         "usecase",
         "schema",
         "completions",
+        "man",
         "history",
         "lab",
         "place",
@@ -199,6 +200,36 @@ fn schema_and_completions_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(forebay(&["completions", shell]).success().contains("forebay"));
     }
+}
+
+/// Each command that the help lists has a manual page: with its options, and with its examples on lines of their own.
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    let path = folder.path().join("man1");
+    forebay(&["man", path.to_str().expect("a plain name")]).success();
+    let page = |name: &str| std::fs::read_to_string(path.join(format!("{name}.1"))).expect(name);
+    let help = forebay(&["--help"]).success();
+    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
+    let commands: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|it| !it.is_empty()))
+        .collect();
+    assert!(commands.len() > 25 && commands.contains(&"run"), "{commands:?}");
+    for command in commands.iter().filter(|command| **command != "help") {
+        let text = page(&format!("forebay-{command}"));
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO"] {
+            assert!(
+                text.contains(&format!("\n.SH {section}\n")) || text.contains(&format!("\n.SH \"{section}\"\n")),
+                "{text}"
+            );
+        }
+    }
+    let (main, run, lab) = (page("forebay"), page("forebay-run"), page("forebay-lab-lean"));
+    assert!(main.contains("\n.SH COMMANDS\n") && main.contains("forebay\\-run(1)"), "{main}");
+    assert!(run.contains("\n\\fBforebay run usecase:gw \\-\\-set n=16 \\-\\-duration 20s\\fR\n"), "{run}");
+    assert!(run.contains("\n.SH \"EXIT STATUS\"\n0 success;"), "{run}");
+    assert!(lab.contains("forebay lab lean"), "{lab}");
 }
 
 /// `docs/drops.md` explains each reason for which a packet can be dropped.
