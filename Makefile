@@ -6,15 +6,34 @@ export PATH := $(CARGO_HOME)/bin:$(PATH)
 export FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm lint web page-test schema rust
+.PHONY: help install uninstall deb container release units demo demo-netns test gate gate-update bench measure-sums measure-serve bench-placement bench-peers bench-interfaces sim fuzz hostile miri portable soak soak-sessions test-busy test-vm test-vm-install lint web page-test schema rust
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 PREFIX ?= /usr/local
-install: rust ## install the command without debugging symbols in PREFIX/bin (/usr/local/bin); DESTDIR is put before it
+install: rust ## install program, manual pages, completions, units, documentation in PREFIX (/usr/local); DESTDIR is put before it
 	cargo build --release -p forebay-cli
-	install -D -s -m 0755 target/release/forebay $(DESTDIR)$(PREFIX)/bin/forebay
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install target/release/forebay
+
+uninstall: ## remove the files that `make install` with the same PREFIX has installed, but no configuration
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install --remove target/release/forebay
+
+deb: rust ## make a Debian package in target/deb
+	cargo build --release -p forebay-cli
+	scripts/package-deb target/release/forebay
+
+container: rust ## make a container image with buildah, and run it (as root; the scripts use sudo, if not root)
+	cargo build --release -p forebay-cli
+	$(if $(filter 0,$(shell id -u)),,sudo) deploy/container/build target/release/forebay
+	$(if $(filter 0,$(shell id -u)),,sudo) deploy/container/test
+
+release: rust ## check version, tag and changelog; make tarball, Debian package, notes and checksums in target/release-VERSION
+	scripts/release
+
+units: rust ## check the systemd units and their rights with systemd-analyze
+	cargo build -p forebay-cli
+	scripts/check-units target/debug/forebay
 
 demo: rust ## run a gateway for 8 tenants, with a page that shows it; its controller keeps a delay objective of 1 ms with the fewest cycles
 	cargo build --release -p forebay-cli
@@ -106,6 +125,10 @@ test-busy: rust ## run tests that wait or start processes FOREBAY_BUSY_ROUNDS (2
 test-vm: rust ## test ESP and GTP-U with the kernel's implementations, in an emulated Debian whose kernel has them (five minutes; the script uses sudo, if not root)
 	RUSTFLAGS='-C target-cpu=x86-64-v2' cargo build --release -p forebay-cli --target-dir target/without-avx2
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm
+
+test-vm-install: rust ## install, upgrade and remove the Debian package in an emulated Debian (five minutes; the script uses sudo, if not root)
+	RUSTFLAGS='-C target-cpu=x86-64-v2' cargo build --release -p forebay-cli --target-dir target/without-avx2
+	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm-install
 
 miri: rust ## run the unsafe code of memory, packets, pools and rings in the interpreter Miri (ten minutes)
 	@scripts/install-miri

@@ -16,6 +16,7 @@ mod graph;
 mod handover;
 mod history;
 mod inspect;
+mod install;
 mod instances;
 mod lab;
 mod live;
