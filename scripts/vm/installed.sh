@@ -89,13 +89,15 @@ cp ports.yaml /etc/forebay/ports.yaml
 systemctl start forebay@ports || fail "forebay@ports starts"
 until_true "the server lists ports" is_listed ports
 check "forebay list running shows both" sh -c "forebay list running | grep -q edge && forebay list running | grep -q ports"
-ping -c 3 -i 0.2 -W 1 -I packet1 198.51.100.7 >/dev/null 2>&1 || true
-has_sent() { forebay show ports --instance ports --json | python3 -c '
+# ARP requests enter through `packet` and leave through `xdp`.
+ip addr add 198.51.100.2/24 dev packet1
+ping -c 5 -i 0.5 -W 1 198.51.100.7 >/dev/null 2>&1 || true
+has_forwarded() { forebay show ports --instance ports --json | python3 -c '
 import json, sys
-text = json.dumps(json.load(sys.stdin))
-print(text)
-' >/dev/null; }
-check "forebay show reaches the pipeline of the service" has_sent
+found = {port["name"]: port for port in json.load(sys.stdin)}
+sys.exit(not (found["packet"]["received"] > 0 and found["xdp"]["sent"] > 0))'; }
+until_true "packets are forwarded from af_packet to af_xdp" has_forwarded
+check "the tap exists" ip link show tap0
 systemctl stop forebay@ports
 check "forebay@ports ends without an error" has_property forebay@ports Result success
 
