@@ -11,7 +11,7 @@ export default async function ({ world, browser }) {
     await goToMissed(page, 'slow');
     await page.getByText(/^No trigger keeps the objective of 100 µs: .+/).waitFor();
     await page.getByText(/^The controller optimal decides every 100 ms\./).waitFor();
-    await page.locator('main', { hasText: /the controller expects .* and the objective is 100 [uµ]s/ }).waitFor();
+    await page.locator('main', { hasText: /the controller expects .* and the objective is 100us/ }).waitFor();
     await picture(page, 'stranger-slow');
 
     await page.getByRole('link', { name: 'Overview' }).click();

@@ -39,7 +39,7 @@ export default async function ({ world, browser }) {
     await page.getByText('a: from worker 0 to 1').waitFor();
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText(/^Modules moved: 1\./).waitFor();
-    await at(1).filter({ hasText: /busy.*a$/ }).waitFor();
+    await at(1).filter({ hasText: /%\s*a\s*$/ }).waitFor();
     const workersOf = async (module) => (await read(world)).modules[module].join();
     assert.equal(await workersOf('a'), '1');
 

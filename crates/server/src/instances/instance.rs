@@ -255,7 +255,10 @@ impl Instance {
 /// have the same time, and come together.
 fn append(kept: &mut Vec<ChangeReport>, changes: &[ChangeReport]) {
     let last = kept.last().map_or(f64::MIN, |change| change.at_s);
+    let known = kept.len();
     kept.extend(changes.iter().filter(|change| change.at_s > last).cloned());
+    // A report has the last change of each module, in the order of the modules.
+    kept[known..].sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     let surplus = kept.len().saturating_sub(CHANGES);
     kept.drain(..surplus);
 }
@@ -271,10 +274,10 @@ mod tests {
             serde_json::from_str::<ChangeReport>(&text).expect("a change")
         };
         let mut kept = Vec::new();
-        append(&mut kept, &[change(1, "a"), change(1, "b")]);
-        // A full report repeats the changes of the last decision.
-        append(&mut kept, &[change(1, "a"), change(1, "b"), change(2, "a")]);
-        assert_eq!(kept, [change(1, "a"), change(1, "b"), change(2, "a")]);
+        append(&mut kept, &[change(1, "a"), change(1, "b"), change(0, "c")]);
+        // A full report repeats changes that are known.
+        append(&mut kept, &[change(2, "a"), change(1, "b")]);
+        assert_eq!(kept, [change(0, "c"), change(1, "a"), change(1, "b"), change(2, "a")]);
 
         for at in 3..=CHANGES + 2 {
             append(&mut kept, &[change(at, "a")]);
