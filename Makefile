@@ -54,6 +54,7 @@ test: rust ## run every test: unit, property, differential, documentation, repla
 	@scripts/install-debian --optional 'the tests that ping and trace routes' ping:iputils-ping traceroute:traceroute
 	@scripts/install-debian --optional 'the scenes between network namespaces' ip:iproute2 iperf3:iperf3 dnsmasq:dnsmasq-base busybox:busybox
 	@scripts/install-debian --optional 'the tests of the API' curl:curl jq:jq openssl:openssl promtool:prometheus
+	@scripts/install-debian --optional 'the check of the systemd units' systemd-analyze:systemd
 	@scripts/install-python --optional 'the test of the API with Schemathesis' schemathesis
 	@scripts/install-debian --optional 'the tests of the page' node:nodejs npm:npm chromium:chromium
 	@scripts/run-tests

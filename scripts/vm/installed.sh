@@ -8,8 +8,8 @@ url=http://127.0.0.1:9640
 ok() { echo "  ok    $*"; }
 fail() {
     echo "  FAIL  $*"
-    systemctl --no-pager --full status forebay-serve 'forebay@*' || true
-    journalctl --no-pager -n 60 -u forebay-serve -u 'forebay@*' || true
+    systemctl --no-pager --lines=0 status forebay-serve 'forebay@*' || true
+    journalctl --no-pager -n 40 -u forebay-serve -u 'forebay@*' | cut -c1-300 || true
     exit 1
 }
 # Waits until a command succeeds. The guest is slow, so the limit is generous.
