@@ -101,6 +101,31 @@ check "the tap exists" ip link show tap0
 systemctl stop forebay@ports
 check "forebay@ports ends without an error" has_property forebay@ports Result success
 
+echo "== a port in another namespace and a file in another folder, with the further rights of docs/install.md"
+ip netns add far
+ip link set packet1 netns far
+ip -n far link set packet1 up
+mkdir /srv/captures
+chown forebay-run /srv/captures
+cat >/etc/forebay/far.yaml <<'YAML'
+ports:
+  far: { af_packet: { interface: packet1, namespace: far } }
+  copy: { pcap: { write: /srv/captures/far.pcap } }
+modules: { seen: { counter: } }
+pipeline: [far -> seen -> copy]
+YAML
+systemctl start forebay@far && fail "without further rights, forebay@far does not start" || true
+systemctl stop forebay@far
+mkdir -p /etc/systemd/system/forebay@far.service.d
+cp rights.conf /etc/systemd/system/forebay@far.service.d/override.conf
+systemctl daemon-reload
+check "with them, forebay@far starts" systemctl start forebay@far
+systemctl stop forebay@far
+check "it has written the file" [ -s /srv/captures/far.pcap ]
+rm -r /etc/systemd/system/forebay@far.service.d /srv/captures
+systemctl daemon-reload
+ip netns del far
+
 echo "== reload"
 before=$(forebay show config --instance edge | cksum)
 sed -i 's/rate: 300kpps/rate: 200kpps/' /etc/forebay/edge.yaml
