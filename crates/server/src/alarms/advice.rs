@@ -26,8 +26,8 @@ pub(super) fn advice(name: AlarmName) -> &'static str {
              -CONT PID`"
         }
         AlarmName::ObjectiveMissed => {
-            "look for the cause in the view of the flow (`forebay show control`); give the pipeline more workers, or the \
-             flow a larger objective"
+            "look for the cause in the view of the flow (`forebay show control`); give the pipeline more workers, or \
+             the flow a larger objective"
         }
         AlarmName::ObjectiveOutOfReach => {
             "state a larger objective, move modules to another worker (`forebay place`), or lower the rate"

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use forebay_protocol::event::Event;
-use forebay_protocol::report::{ChangeReport, ControlReport, FlowReport, ModuleReport, Packets, PortReport, WorkerReport};
+use forebay_protocol::report::{
+    ChangeReport, ControlReport, FlowReport, ModuleReport, Packets, PortReport, WorkerReport,
+};
 use forebay_protocol::{GraphReport, Report, Request, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
