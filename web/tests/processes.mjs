@@ -122,8 +122,11 @@ export class World {
         chmodSync(this.folder, 0o755);
     }
 
-    /** Starts these pipelines and a server, and waits until the server shows them. `pipelines` has texts by name. */
-    async start(pipelines) {
+    /**
+     * Starts these pipelines and a server, and waits until the server shows them. `pipelines` has texts by name.
+     * `more` has further settings of the server.
+     */
+    async start(pipelines, more = []) {
         this.address = `127.0.0.1:${await freePort()}`;
         this.url = `http://${this.address}/`;
         this.tokens = this.makeTokens(['viewer', 'operator', 'admin']);
@@ -132,6 +135,7 @@ export class World {
             `sockets: ['${this.folder}']`,
             `tokens: '${this.folder}/tokens.yaml'`,
             'store: memory',
+            ...more,
         ];
         writeFileSync(join(this.folder, 'serve.yaml'), settings.join('\n'));
         await Promise.all(Object.entries(pipelines).map(([name, text]) => this.run(name, text)));

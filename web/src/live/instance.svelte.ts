@@ -6,8 +6,8 @@ import type { Change, Overview, PipelineEvent, Report, Tick, Unkept } from '../a
 const KEPT = 600;
 /** The numbers of decisions and events that are kept. */
 const MOST = 200;
-/** A pipeline sends each second. If it sends nothing for this time, its figures are shown as stale. */
-const STALE_MS = 1_800;
+/** If a pipeline sends nothing for this number of intervals, its figures are shown as stale. */
+const STALE = 1.8;
 
 /** Figures of the last second. Those of modules, flows and ports have the indices of the report. */
 export interface Rates {
@@ -57,7 +57,9 @@ export class Instance {
     isStale = $state(false);
     /** Increases with each report, so that views read the graph again. */
     generation = $state(0);
-    private heardMs = performance.now();
+    /** When the last figures came, and the time between two of them, which is a setting of the server. */
+    private heardMs: number | undefined;
+    private intervalMs = 1_000;
 
     constructor(overview: Overview) {
         this.overview = overview;
@@ -87,6 +89,7 @@ export class Instance {
         const report = this.report;
         if (!report || tick.interval_s <= 0) return;
         this.heardMs = performance.now();
+        this.intervalMs = Math.max(1_000, tick.interval_s * 1e3);
         this.isStale = false;
         const per = 1 / tick.interval_s;
         const dropped = Object.entries(tick.dropped ?? {});
@@ -137,8 +140,10 @@ export class Instance {
 
     /** Judges whether the figures are stale. */
     judge(isConnected: boolean): void {
-        const isLate = this.overview.status === 'running' && performance.now() - this.heardMs > STALE_MS;
-        const isStale = !isConnected || this.overview.status !== 'running' || isLate;
+        // Before the first figures, only the server knows whether the pipeline is silent.
+        const silentMs = performance.now() - (this.heardMs ?? Infinity);
+        const isStale =
+            !isConnected || this.overview.status !== 'running' || silentMs > STALE * this.intervalMs;
         if (isStale !== this.isStale) this.isStale = isStale;
     }
 
