@@ -146,7 +146,7 @@ mod tests {
             let socket = socket.expect("a free name");
             let notifier = Notifier { socket: address(OsStr::new(&name)) };
             notifier.ready("at 127.0.0.1:1\nREADY=0");
-            assert_eq!(next(&socket), "READY=1\nSTATUS=at 127.0.0.1:1\\nREADY=0\n");
+            assert_eq!(next(&socket), "READY=1\nSTATUS=at 127.0.0.1:1\\u000aREADY=0\n");
             notifier.reloading();
             let text = next(&socket);
             let time = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("two lines");
