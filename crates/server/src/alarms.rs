@@ -251,7 +251,8 @@ impl Alarms {
             of.as_deref() == Some(instance) && *known == name && !is_unkept
         });
         for unkept in unkept {
-            let time = |micros: f64| Nanos((micros * 1e3).round() as u64);
+            // To a microsecond: the controller estimates.
+            let time = |micros: f64| Nanos(micros.round() as u64 * 1_000);
             let (least, objective) = (time(unkept.least_us), time(unkept.slo_us));
             let cause = format!("the controller expects {least}, and the objective is {objective}");
             self.raise(Some(instance), name, &unkept.flow, cause, None);

@@ -28,10 +28,12 @@ const MOVES: Record<string, string> = {
     together: 'all flows keep their objectives again with all modules on one worker',
 };
 
-/** Returns why a trigger changed. */
-export function changeReason(change: Change): string {
+/** Returns why a trigger changed. `unkept` has the flows whose objectives no trigger keeps. */
+export function changeReason(change: Change, unkept: ReadonlySet<string>): string {
     const reason = CHANGES[change.why] ?? change.why;
-    return change.flow ? `${reason} (flow ${change.flow})` : reason;
+    if (!change.flow) return reason;
+    const limit = unkept.has(change.flow) ? ', whose objective no trigger keeps' : '';
+    return `${reason} (flow ${change.flow}${limit})`;
 }
 
 /** Returns a change of a trigger. A trigger of 0 means that no packet waits. */

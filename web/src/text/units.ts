@@ -7,6 +7,7 @@ function isMissing(value: number | null | undefined): value is null | undefined 
 }
 
 function shorten(value: number): string {
+    if (value >= 1e4) return count(value);
     const digits = value >= 100 || value === 0 ? 0 : value >= 10 ? 1 : 2;
     return value.toFixed(digits);
 }

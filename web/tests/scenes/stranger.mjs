@@ -11,6 +11,7 @@ export default async function ({ world, browser }) {
     await goToMissed(page, 'slow');
     await page.getByText(/^No trigger keeps the objective of 100 µs: .+/).waitFor();
     await page.getByText(/^The controller optimal decides every 100 ms\./).waitFor();
+    await page.getByText('% are in the module inspect.').waitFor();
     await page.locator('main', { hasText: /the controller expects .* and the objective is 100us/ }).waitFor();
     await picture(page, 'stranger-slow');
 

@@ -83,11 +83,11 @@ fn figures(flow: &FlowReport) -> String {
     let delay = flow.kept.is_some_and(|kept| !kept).then_some(flow.at_percentile_us).flatten().zip(flow.slo_us);
     let delay = delay.map(|(now, objective)| {
         let percentile = flow.percentile.map_or_else(String::new, |percentile| format!(" at {percentile}"));
-        format!("; its delay{percentile} is {}, the objective {}", micros(now.round()), micros(objective))
+        format!("; its delay{percentile} was {}, the objective is {}", micros(now.round()), micros(objective))
     });
     let rate = flow.rate_kept.is_some_and(|kept| !kept).then_some(flow.min_rate_pps).flatten();
     let rate = rate.map(|objective| {
-        format!("; its rate is {}, the objective {}", PacketRate(flow.rate_pps.round()), PacketRate(objective))
+        format!("; its rate was {}, the objective is {}", PacketRate(flow.rate_pps.round()), PacketRate(objective))
     });
     delay.into_iter().chain(rate).collect()
 }
