@@ -5,7 +5,7 @@
 // FOREBAY: the program, by default target/debug/forebay. CHROMIUM: the browser, by default /usr/bin/chromium.
 // SCREENSHOTS: a folder for pictures of all views, if they are wanted. ROUNDS: how often each scene runs (1).
 // Figures that are measured and not judged are printed, and written to target/page/figures.json.
-// Exit codes: 0 all scenes passed, 1 a scene failed, 2 wrong usage.
+// Exit codes: 0 all scenes passed, 1 a scene failed, 2 wrong usage, or the page is too large.
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,6 +17,8 @@ import { World } from './processes.mjs';
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const DIST = join(ROOT, 'web/dist');
 const OUTPUT = join(ROOT, 'target/page');
+/** The largest size of the page, compressed by gzip. */
+const MOST_BYTES = 80_000;
 /** A scene that takes longer is stuck. */
 const LIMIT_MS = 240_000;
 const program = process.env.FOREBAY ?? join(ROOT, 'target/debug/forebay');
@@ -92,7 +94,9 @@ for (const [signal, code] of [['SIGINT', 130], ['SIGTERM', 143], ['SIGHUP', 129]
 }
 mkdirSync(OUTPUT, { recursive: true });
 const files = readdirSync(DIST).map((name) => readFileSync(join(DIST, name)));
-measure('gzip size of web/dist, bytes', files.reduce((sum, file) => sum + gzipSync(file, { level: 9 }).length, 0));
+const size = files.reduce((sum, file) => sum + gzipSync(file, { level: 9 }).length, 0);
+measure('gzip size of web/dist, bytes', size);
+if (size > MOST_BYTES) wrong(`web/dist has ${size} bytes (gzip): allowed are ${MOST_BYTES}`);
 browser = await Browser.launch(chromium);
 const failed = [];
 for (const scene of scenes) {

@@ -76,6 +76,13 @@ test('cycles, edges to itself and an empty graph are placed', () => {
     assert.equal(place([], []).boxes.size, 0);
 });
 
+const PREDICTED = {
+    rate_pps: null,
+    predicted_pps: 2e6,
+    interval_95_pps: [1e6, 3e6],
+    keeps_objective: true,
+    binds: { function: 'fw', drop: 0.1 },
+};
 const PLACEMENT = {
     chains: [
         {
@@ -83,8 +90,15 @@ const PLACEMENT = {
             form: 'pipelined',
             functions: [{ module: 'fw' }, { module: 'route' }],
             seats: [{ core: 4 }, { core: 6 }],
+            ...PREDICTED,
         },
-        { chain: 'voice', form: 'fused', functions: [{ module: 'ttl' }], seats: [{ core: 4 }, { core: 5 }] },
+        {
+            chain: 'voice',
+            form: 'fused',
+            functions: [{ module: 'ttl' }],
+            seats: [{ core: 4 }, { core: 5 }],
+            ...PREDICTED,
+        },
     ],
 };
 
@@ -102,6 +116,21 @@ test('another file is not a placement', () => {
     for (const text of ['null', '7', '{}', '{"chains":[null]}', '{"chains":[{"functions":[],"seats":[]}]}']) {
         assert.throws(() => readPlacement(text), /no placement/, text);
     }
+    const [web, voice] = PLACEMENT.chains;
+    const wrong = [
+        { seats: [{ core: 4 }] },
+        { form: 'other' },
+        { predicted_pps: '2e6' },
+        { binds: null },
+        { interval_95_pps: [null, 1] },
+        { functions: [{ module: 7 }, null] },
+        { chain: 'voice' },
+    ];
+    for (const part of wrong) {
+        const text = JSON.stringify({ chains: [{ ...web, ...part }, voice] });
+        assert.throws(() => readPlacement(text), /no placement/, text);
+    }
+    assert.throws(() => readPlacement(JSON.stringify({ ...PLACEMENT, rejected: [null] })), /no placement/);
 });
 
 test('the lines of a module are found', () => {

@@ -198,7 +198,7 @@ Examples:
   forebay man ~/.local/share/man/man1
   man forebay-run")]
     Man {
-        /// The folder. It is made if it does not exist
+        /// The folder for the pages. It is created if it is missing
         folder: PathBuf,
     },
 }

@@ -95,7 +95,7 @@ fn log(arguments: &args::Serve) -> Log {
 
 fn serve_to_end(arguments: &args::Serve) -> anyhow::Result<Answer> {
     // First, because it changes the environment: no other thread may run yet.
-    let passed = Passed::take().context("serve")?;
+    let passed = Passed::take(arguments.http_process).context("serve")?;
     // Processes that are started as /proc/self/exe are called `exe`.
     rustix::thread::set_name(c"forebay").context("serve")?;
     // The HTTP process follows the root helper.
@@ -152,7 +152,7 @@ fn serve_as_user(arguments: &args::Serve, documents: &Arguments, passed: Passed)
     command.arg0("forebay").args(std::env::args_os().skip(1)).arg("--http-process");
     notify::hand_over(&mut command);
     if settings.store.is_none() {
-        let state = std::env::var_os("STATE_DIRECTORY").map_or_else(|| PathBuf::from(STATE), PathBuf::from);
+        let state = forebay_server::state_folder().unwrap_or_else(|| PathBuf::from(STATE));
         give_folder(&state, user.uid, user.gid).with_context(|| format!("serve: the store: {}", state.display()))?;
         command.env("STATE_DIRECTORY", state);
     }

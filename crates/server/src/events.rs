@@ -48,7 +48,7 @@ impl EventKind {
         }
     }
 
-    /// Returns whether the event has counters. These events follow each other every second or so, and an old one has no
+    /// Returns whether the event has counters. These events come at each `interval`, and an old one has no
     /// use.
     #[must_use]
     pub fn is_counters(self) -> bool {

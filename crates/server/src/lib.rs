@@ -38,5 +38,5 @@ pub use log::Log;
 pub use overview::InstanceOverview;
 pub use passed::{Passed, PassedError};
 pub use problem::Problem;
-pub use serve::{Documents, Serve, ServeError, serve};
+pub use serve::{Documents, Serve, ServeError, serve, state_folder};
 pub use settings::{Listen, Settings};

@@ -2,19 +2,23 @@
 //!
 //! A service manager names its socket in `$NOTIFY_SOCKET`. Without it, nothing is sent.
 
+use std::collections::VecDeque;
 use std::env;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_protocol::event::on_one_line;
 use sd_notify::NotifyState;
 
-/// The longest time for which a message waits for a service manager that is busy.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The largest number of messages that wait for a service manager that is busy. A later state replaces an older one, so
+/// few are enough.
+const WAITING: usize = 8;
 /// The variables by which a service manager addresses the process that it started.
 const VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
@@ -52,19 +56,21 @@ fn limit() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero())
 }
 
-/// The service manager, as the receiver of messages. A message that cannot be sent is discarded: the service manager
-/// notices that it is missing.
+/// The service manager, as the receiver of messages. Sending never waits: if the service manager is busy, messages about
+/// the state are kept, and [`flush`](Self::flush) sends them later. If nobody listens, they are discarded.
 #[derive(Clone, Debug, Default)]
 pub struct Notifier {
     /// `None` if there is no service manager.
     socket: Option<SocketAddr>,
+    /// The messages that the service manager has not accepted yet, oldest first.
+    waiting: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Notifier {
     /// Returns the service manager in `$NOTIFY_SOCKET`, if there is one.
     #[must_use]
     pub fn from_env() -> Self {
-        Self { socket: env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name)) }
+        Self { socket: env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name)), ..Self::default() }
     }
 
     /// Reports that the process has started. `status` is one line for people.
@@ -95,21 +101,49 @@ impl Notifier {
         self.send(&[NotifyState::Stopping, NotifyState::Status("ending")]);
     }
 
-    /// Reports that the process works ([`keep_alive_interval`]).
+    /// Reports that the process works ([`keep_alive_interval`]), after the messages that wait.
     pub fn keep_alive(&self) {
-        self.send(&[NotifyState::Watchdog]);
+        self.flush();
+        // The next one is due soon, so that this one need not wait.
+        self.accepts(&text(&[NotifyState::Watchdog]));
+    }
+
+    /// Sends the messages that wait for the service manager. Must be called every few seconds.
+    pub fn flush(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while waiting.front().is_some_and(|text| self.accepts(text)) {
+            waiting.pop_front();
+        }
     }
 
     fn send(&self, states: &[NotifyState<'_>]) {
-        let Some(address) = &self.socket else { return };
-        let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+        if self.socket.is_none() {
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() == WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back(text(states));
+        drop(waiting);
+        self.flush();
+    }
+
+    /// Sends a message. Returns false if the service manager is busy.
+    fn accepts(&self, text: &str) -> bool {
+        let Some(address) = &self.socket else { return true };
         let send = || {
             let socket = UnixDatagram::unbound()?;
-            socket.set_write_timeout(Some(PATIENCE))?;
+            socket.set_nonblocking(true)?;
             socket.send_to_addr(text.as_bytes(), address)
         };
-        let _ = send();
+        !send().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
+}
+
+/// Returns the text of a message.
+fn text(states: &[NotifyState<'_>]) -> String {
+    states.iter().map(|state| format!("{state}\n")).collect()
 }
 
 /// Returns the address of a socket: a path, or an abstract name that begins with `@`. `None` for other texts.
@@ -123,6 +157,8 @@ fn address(name: &OsStr) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Returns the next message at a socket.
@@ -144,7 +180,7 @@ mod tests {
             (UnixDatagram::bind_addr(&abstract_address), format!("@{name}")),
         ] {
             let socket = socket.expect("a free name");
-            let notifier = Notifier { socket: address(OsStr::new(&name)) };
+            let notifier = Notifier { socket: address(OsStr::new(&name)), ..Notifier::default() };
             notifier.ready("at 127.0.0.1:1\nREADY=0");
             assert_eq!(next(&socket), "READY=1\nSTATUS=at 127.0.0.1:1\\u000aREADY=0\n");
             notifier.reloading();
@@ -161,7 +197,38 @@ mod tests {
             assert_eq!(next(&socket), "WATCHDOG=1\n");
         }
         // Nothing listens there: the messages are discarded.
-        Notifier { socket: address(path.as_os_str()) }.keep_alive();
+        let nobody = Notifier { socket: address(Path::new("/nowhere/notify").as_os_str()), ..Notifier::default() };
+        nobody.ready("at 127.0.0.1:1");
+        assert!(nobody.waiting.lock().expect("one thread").is_empty());
         assert!(address(OsStr::new("vsock:2:1")).is_none());
+    }
+
+    #[test]
+    fn messages_wait_for_a_busy_service_manager() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).expect("a free name");
+        let notifier = Notifier { socket: address(path.as_os_str()), ..Notifier::default() };
+        let mut queued = 0;
+        while notifier.accepts("WATCHDOG=1\n") {
+            queued += 1;
+        }
+        // The queue of the socket is full.
+        notifier.ready("idle");
+        notifier.keep_alive();
+        for _ in 0..queued {
+            assert_eq!(next(&manager), "WATCHDOG=1\n");
+        }
+        notifier.keep_alive();
+        assert_eq!(next(&manager), "READY=1\nSTATUS=idle\n");
+        assert_eq!(next(&manager), "WATCHDOG=1\n");
+
+        // Of too many messages, the newest stay.
+        while notifier.accepts("WATCHDOG=1\n") {}
+        for at in 0..WAITING + 3 {
+            notifier.status(&at.to_string());
+        }
+        let waiting = notifier.waiting.lock().expect("one thread");
+        assert_eq!((waiting.len(), waiting[WAITING - 1].as_str()), (WAITING, "STATUS=10\n"));
     }
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use listenfd::ListenFd;
@@ -38,6 +38,14 @@ pub enum PassedError {
         /// The mode of the file.
         mode: u32,
     },
+    /// The file of a Unix socket cannot be checked.
+    #[error("unix:{}: who may connect is not known: {error}", .path.display())]
+    Unknown {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
     /// The system refuses something.
     #[error("sockets of the service manager: {0}")]
     System(#[from] io::Error),
@@ -65,11 +73,12 @@ pub struct Passed(Vec<(Listen, PassedListener)>);
 
 impl Passed {
     /// Takes over the sockets in `$LISTEN_FDS`, if `$LISTEN_PID` names this process or is not set, and removes both
-    /// variables. Must be called once, before other threads start.
+    /// variables. Must be called once, before other threads start. `is_checked`: the root helper has checked the
+    /// modes of Unix sockets, whose files this process may not see.
     ///
     /// # Errors
     /// [`PassedError`].
-    pub fn take() -> Result<Self, PassedError> {
+    pub fn take(is_checked: bool) -> Result<Self, PassedError> {
         let mut sockets = ListenFd::from_env();
         let mut all = Vec::new();
         for at in 0..sockets.len() {
@@ -80,10 +89,8 @@ impl Passed {
                     let listener = sockets.take_unix_listener(at).ok().flatten().ok_or_else(other)?;
                     // A socket without a path has no owner and no mode.
                     let path = listener.local_addr()?.as_pathname().ok_or_else(other)?.to_owned();
-                    // The HTTP process may not see the file. The root helper has checked it then.
-                    let mode = path.symlink_metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o7777);
-                    if mode & OTHERS != 0 {
-                        return Err(PassedError::Open { path, mode });
+                    if !is_checked {
+                        check_mode(&path)?;
                     }
                     (Listen::Unix(path), PassedListener::Unix(listener))
                 }
@@ -125,5 +132,34 @@ impl Passed {
     /// Returns the sockets.
     pub(crate) fn into_sockets(self) -> Vec<(Listen, PassedListener)> {
         self.0
+    }
+}
+
+/// Checks that not every user of the host may connect to a socket.
+fn check_mode(path: &Path) -> Result<(), PassedError> {
+    let path = || path.to_owned();
+    let metadata = path().symlink_metadata().map_err(|error| PassedError::Unknown { path: path(), error })?;
+    match metadata.permissions().mode() & 0o7777 {
+        mode if mode & OTHERS != 0 => Err(PassedError::Open { path: path(), mode }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_all_may_use_or_that_is_gone_is_refused() {
+        let folder = tempfile::tempdir().expect("a writable folder for temporary files");
+        let path = folder.path().join("sock");
+        let _listener = UnixListener::bind(&path).expect("a free name");
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("an own file");
+        set(0o660);
+        check_mode(&path).expect("others cannot connect");
+        set(0o666);
+        assert!(check_mode(&path).expect_err("others can connect").to_string().contains("mode 0666"));
+        std::fs::remove_file(&path).expect("an own file");
+        assert!(check_mode(&path).expect_err("it is gone").to_string().contains("who may connect is not known"));
     }
 }

@@ -33,6 +33,9 @@ use crate::store::{Store, StoreError, StoreLimits};
 /// The longest time for which the end of the server waits for changes that are being made.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// The time between two attempts to send messages that a busy service manager has not accepted.
+const FLUSH: Duration = Duration::from_secs(2);
+
 /// The time for sending the responses to these changes.
 const RESPOND: Duration = Duration::from_millis(100);
 
@@ -64,8 +67,8 @@ pub struct Serve {
     pub only: Option<PathBuf>,
     /// The root helper, if there is one.
     pub helper: Option<Helper>,
-    /// The sockets that the service manager has opened. If there are any, the server opens none itself, and the
-    /// settings must have exactly their addresses.
+    /// The sockets that the service manager has opened. If there are any, the server opens none itself.
+    /// `Documents::settings` must then return their addresses.
     pub passed: Passed,
     /// The log.
     pub log: Log,
@@ -198,7 +201,8 @@ async fn run(
     }
     let helper_ended = wait_for_helper(shared.helper.clone());
     tokio::pin!(helper_ended);
-    let (notifier, mut keep_alive) = (Notifier::from_env(), keep_alive_interval().map(interval_of));
+    let (notifier, is_watched) = (Notifier::from_env(), keep_alive_interval().is_some());
+    let mut keep_alive = interval_of(keep_alive_interval().unwrap_or(FLUSH));
     notifier.ready(&status);
     loop {
         tokio::select! {
@@ -209,7 +213,7 @@ async fn run(
                 notifier.reloaded();
             }
             // Here, so that the service manager notices a server that serves no requests any more.
-            () = tick(&mut keep_alive) => notifier.keep_alive(),
+            _ = keep_alive.tick() => if is_watched { notifier.keep_alive() } else { notifier.flush() },
             // The log is standard error: there is no file to reopen.
             _ = user.recv() => {}
             _ = terminate.recv() => break,
@@ -232,16 +236,6 @@ fn interval_of(span: Duration) -> Interval {
     let mut timer = interval(span);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     timer
-}
-
-/// Waits for a timer. Never returns if there is none.
-async fn tick(timer: &mut Option<Interval>) {
-    match timer {
-        Some(timer) => {
-            timer.tick().await;
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// Returns when the root helper has ended. Never returns if there is none.
@@ -322,18 +316,24 @@ fn read_tokens(documents: &dyn Documents, settings: &Settings) -> Result<Tokens,
     Ok(tokens)
 }
 
+/// Returns the first folder in `$STATE_DIRECTORY`. The service manager separates several by colons.
+#[must_use]
+pub fn state_folder() -> Option<PathBuf> {
+    let folders = std::env::var_os("STATE_DIRECTORY")?;
+    std::env::split_paths(&folders).find(|folder| !folder.as_os_str().is_empty())
+}
+
 /// Returns the path of the store, and makes its default folder. `None`: the store is in memory.
 fn store_path(settings: &Settings) -> Result<Option<PathBuf>, ServeError> {
     if let Some(path) = &settings.store {
         return Ok((path.as_os_str() != "memory").then(|| path.clone()));
     }
-    let folder =
-        match (std::env::var_os("STATE_DIRECTORY"), std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME")) {
-            (Some(folder), ..) => PathBuf::from(folder),
-            (None, Some(folder), _) => PathBuf::from(folder).join("forebay"),
-            (None, None, Some(home)) => PathBuf::from(home).join(".local/state/forebay"),
-            (None, None, None) => PathBuf::from("/var/lib/forebay"),
-        };
+    let folder = match (state_folder(), std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME")) {
+        (Some(folder), ..) => folder,
+        (None, Some(folder), _) => PathBuf::from(folder).join("forebay"),
+        (None, None, Some(home)) => PathBuf::from(home).join(".local/state/forebay"),
+        (None, None, None) => PathBuf::from("/var/lib/forebay"),
+    };
     let made = std::fs::create_dir_all(&folder);
     made.map_err(|error| {
         ServeError::Faults(format!("store: {}: {error}: name a file with `store`", folder.display()))

@@ -29,12 +29,35 @@ export function readPlacement(text: string): Placement {
     } catch {
         throw new Error('The file is not JSON. `forebay place CHAINS --json > FILE` writes one.');
     }
-    const isChain = (chain: Partial<PlacedChain> | null) =>
-        Array.isArray(chain?.functions) && Array.isArray(chain.seats) && chain.seats.length > 0;
-    if (!Array.isArray(value?.chains) || !value.chains.every(isChain)) {
+    const isRejected = (one: Partial<Placement['rejected'][0]> | null) =>
+        typeof one?.chain === 'string' && typeof one.reason === 'string';
+    const { chains, rejected = [] } = value ?? {};
+    const isList = Array.isArray(chains) && Array.isArray(rejected);
+    const isUnique = isList && new Set(chains.map((one) => one?.chain)).size === chains.length;
+    if (!isUnique || !chains.every(isChain) || !rejected.every(isRejected)) {
         throw new Error('The file has no placement. `forebay place CHAINS --json > FILE` writes one.');
     }
-    return { chains: value.chains, rejected: value.rejected ?? [] };
+    return { chains, rejected };
+}
+
+/** Returns whether a value has all that the page shows of a chain. */
+function isChain(chain: Partial<PlacedChain> | null): boolean {
+    const isNumber = (value: unknown) => typeof value === 'number' && Number.isFinite(value);
+    return (
+        typeof chain?.chain === 'string' &&
+        ['pipelined', 'fused'].includes(chain.form ?? '') &&
+        Array.isArray(chain.functions) &&
+        chain.functions.every((one) => typeof one?.module === 'string') &&
+        Array.isArray(chain.seats) &&
+        chain.seats.every((seat) => isNumber(seat?.core)) &&
+        chain.seats.length >= (chain.form === 'pipelined' ? chain.functions.length : 1) &&
+        (chain.rate_pps === null || isNumber(chain.rate_pps)) &&
+        isNumber(chain.predicted_pps) &&
+        Array.isArray(chain.interval_95_pps) &&
+        chain.interval_95_pps.every(isNumber) &&
+        isNumber(chain.binds?.drop) &&
+        typeof chain.binds?.function === 'string'
+    );
 }
 
 /** Returns the workers of the modules in a placement. `workerOf` has the worker of each core. Throws an error. */

@@ -40,6 +40,7 @@ impl Service {
             return;
         }
         self.next = now + LOOK;
+        self.notifier.flush();
         let status = status(board);
         if status != self.status {
             self.notifier.status(&status);

@@ -26,7 +26,7 @@ pub(super) async fn function(Segments(function): Segments<String>) -> Result<Jso
     let schema = Part(&[a, b, c, d, &function]).deserialize(&mut serde_json::Deserializer::from_slice(SCHEMA));
     let failed = |error: serde_json::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     schema.map_err(failed)?.map(Json).ok_or_else(|| {
-        let detail = format!("no function is called '{function}': `forebay list functions` prints all");
+        let detail = format!("this server has no description of a function '{function}'");
         Problem::new(StatusCode::NOT_FOUND, detail)
     })
 }
@@ -77,7 +77,7 @@ mod tests {
     async fn an_unknown_function_is_not_found() {
         for name in ["nosuch", "", "properties"] {
             let problem = function(Segments(name.to_owned())).await.expect_err("no function has this name");
-            assert_eq!((problem.status, problem.detail.contains("forebay list functions")), (404, true));
+            assert_eq!((problem.status, problem.detail.contains("no description")), (404, true));
         }
     }
 }
