@@ -318,6 +318,7 @@ fn every_response_matches_its_schema() {
             continue;
         }
         let filled = path.replace("{name}", "edge").replace("{module}", "fw").replace("{table}", "rules");
+        let filled = filled.replace("{function}", "acl");
         let response = site.server.get_as(&site.tokens.admin, &filled);
         assert_eq!(
             (response.status, response.header("content-type")),

@@ -184,7 +184,10 @@ fn the_page_has_all_routes_and_no_others() {
         }
     }
     let description = schema("openapi");
-    let name = |path: &str| path.replace("{name}", "NAME").replace("{module}", "MODULE").replace("{table}", "TABLE");
+    let name = |path: &str| {
+        let path = path.replace("{name}", "NAME").replace("{module}", "MODULE").replace("{table}", "TABLE");
+        path.replace("{function}", "FUNCTION")
+    };
     let described = operations(&description);
     let described = described.iter().map(|(path, method, _)| format!("{} {}", method.to_uppercase(), name(path)));
     assert_eq!(listed, described.collect::<BTreeSet<_>>());

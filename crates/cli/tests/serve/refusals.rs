@@ -29,6 +29,7 @@ const OPEN: &[&str] = &[
     "/api/v1/openapi.json",
     "/api/v1/alarms",
     "/api/v1/events",
+    "/api/v1/functions/acl",
     "/api/v1/instances",
     "/api/v1/instances/edge",
     "/api/v1/instances/edge/drops",
@@ -39,6 +40,7 @@ const OPEN: &[&str] = &[
     "/api/v1/instances/edge/modules",
     "/api/v1/instances/edge/ports",
     "/api/v1/instances/edge/workers",
+    "/api/v1/topology",
 ];
 
 /// Starts a server that accepts tokens and any rate of requests, and waits until it knows the pipeline `edge`.
@@ -54,6 +56,7 @@ fn routes(server: &Server) -> Vec<(String, String)> {
     let mut routes = Vec::new();
     for (path, operations) in description["paths"].as_object().expect("paths") {
         let path = path.replace("{name}", "edge").replace("{module}", "route").replace("{table}", "routes");
+        let path = path.replace("{function}", "acl");
         assert!(!path.contains('{'), "{path}: this test does not know the parameter");
         let methods = operations.as_object().expect("operations").keys();
         routes.extend(methods.map(|method| (method.to_ascii_uppercase(), path.clone())));

@@ -101,6 +101,9 @@ pub fn openapi() -> Value {
     // The schema of a body in YAML is that of its content, not of its text.
     let body = &mut description["paths"]["/api/v1/instances/{name}/config"]["put"]["requestBody"];
     body["content"]["application/yaml"]["schema"] = json!({ "type": "object" });
+    // A JSON Schema is an object.
+    let function = &mut description["paths"]["/api/v1/functions/{function}"]["get"]["responses"]["200"]["content"];
+    function["application/json"]["schema"] = json!({ "type": "object", "required": ["description"] });
     let mut action = description["components"]["schemas"]["Action"].clone();
     if let Some(all) = action["oneOf"].as_array_mut() {
         all.retain(|one| one["properties"]["set_offer"].is_null());
