@@ -52,7 +52,7 @@ cp second/*.deb /root/second/
 
 echo "== install: the commands of docs/install.md"
 cat install
-(cd /root/first && sh -ex /share/files/install)
+(cd /root/first && sh -ex /share/files/install) || fail "the commands succeed"
 check "the page answers" sh -c "curl -sf $url/ | grep -q '<title>'"
 check "the readiness of the server" curl -sf "$url/readyz"
 until_true "the server lists edge" is_listed edge
@@ -161,7 +161,7 @@ until_true "the store has a history" has_history
 old=$(first)
 run=$(property forebay@edge MainPID)
 helper=$(property forebay-serve MainPID)
-(cd /root/second && sh -ex /share/files/upgrade)
+(cd /root/second && sh -ex /share/files/upgrade) || fail "the commands succeed"
 check "the package is the new one" sh -c "dpkg-query -W -f '\${Version}' forebay | grep -q upgrade"
 until_true "the server runs the new program" has_changed forebay-serve MainPID "$helper"
 until_true "the server answers" curl -sf "$url/readyz"
@@ -174,7 +174,7 @@ systemctl restart forebay@edge || fail "forebay@edge starts with the new program
 until_true "the server lists edge" is_listed edge
 
 echo "== removal"
-(cd /root && sh -ex /share/files/removal)
+(cd /root && sh -ex /share/files/removal) || fail "the commands succeed"
 check "no process remains" sh -c "! pgrep -x forebay"
 check "no folder of sockets remains" [ ! -e /run/forebay ]
 files | comm -13 /root/before - | grep -v -E '^/(etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|etc/.pwd.lock)$' >/root/remain || true
