@@ -19,7 +19,7 @@ until_true() {
     tries=0
     until "$@" >/dev/null 2>&1; do
         tries=$((tries + 1))
-        [ "$tries" -lt 240 ] || fail "$what"
+        [ "$tries" -lt 1200 ] || fail "$what"
         sleep 0.5
     done
     ok "$what"
@@ -44,6 +44,16 @@ files() {
         -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log/apt -o -path /var/log/journal \
         -o -path /var/lib/systemd/deb-systemd-helper-enabled -o -path /var/tmp \) -prune -o -print | sort
 }
+
+# The guest is emulated, and the host may be busy: starts may take longer than systemd allows by default, and a worker
+# may not run for longer than the units allow.
+mkdir -p /etc/systemd/system.conf.d
+printf '[Manager]\nDefaultTimeoutStartSec=900\n' >/etc/systemd/system.conf.d/slow.conf
+for unit in forebay@ forebay-serve; do
+    mkdir -p "/etc/systemd/system/$unit.service.d"
+    printf '[Service]\nWatchdogSec=120\n' >"/etc/systemd/system/$unit.service.d/slow.conf"
+done
+systemctl daemon-reexec
 
 files >/root/before
 mkdir /root/first /root/second
