@@ -25,6 +25,8 @@ deb: rust ## make a Debian package in target/deb
 
 container: rust ## make a container image with buildah, and run it (as root; the scripts use sudo, if not root)
 	cargo build --release -p forebay-cli
+	@scripts/install-debian python3:python3
+	scripts/third-party-licences
 	$(if $(filter 0,$(shell id -u)),,sudo) deploy/container/build target/release/forebay
 	$(if $(filter 0,$(shell id -u)),,sudo) deploy/container/test
 

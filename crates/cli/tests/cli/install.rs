@@ -22,6 +22,8 @@ fn read(path: impl AsRef<Path>) -> String {
 
 /// Runs `scripts/install` with these arguments and the program.
 fn install(options: &[&str], prefix: &str, destination: &Path, home: &str) -> CommandResult {
+    // With another home folder, Cargo does not find its files. The list of licences needs Cargo, so it is made before.
+    CommandResult::of(Command::new(root().join("scripts/third-party-licences")).output().expect("python3")).success();
     let mut command = Command::new(root().join("scripts/install"));
     command.args(options).arg(PROGRAM).env("PREFIX", prefix).env("DESTDIR", destination).env("HOME", home);
     CommandResult::of(command.env_remove("ZSHDIR").output().expect("bash"))
@@ -64,6 +66,11 @@ fn an_installation_is_complete_and_can_be_removed() {
     let documents = at("opt/fb/share/doc/forebay");
     for document in ["README.md", "SECURITY.md", "LICENSE", "docs/install.md", "examples/gateway.yaml"] {
         assert_eq!(read(documents.join(document)), read(root().join(document)), "{document}");
+    }
+    // Licences of a crate and of a library of the page.
+    let licences = read(documents.join("third-party-licences.txt"));
+    for part in ["    serde_json 1.", "## svelte - ", "Permission is hereby granted", "TERMS AND CONDITIONS"] {
+        assert!(licences.contains(part), "{part}");
     }
     assert!(documents.join("prometheus/rules.yaml").exists() && documents.join("grafana/forebay.json").exists());
     for unit in ["forebay@.service", "forebay-serve.service"] {
