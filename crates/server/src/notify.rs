@@ -16,9 +16,11 @@ use std::time::Duration;
 use forebay_protocol::event::on_one_line;
 use sd_notify::NotifyState;
 
-/// The largest number of messages that wait for a service manager that is busy. A later state replaces an older one, so
-/// few are enough.
+/// The largest number of messages that wait for a service manager that is busy. The last ones say in which state the
+/// process is, so few are enough.
 const WAITING: usize = 8;
+/// The beginning of a message that is only for people.
+const STATUS: &str = "STATUS=";
 /// The variables by which a service manager addresses the process that it started.
 const VARIABLES: [&str; 6] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
@@ -121,10 +123,15 @@ impl Notifier {
             return;
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = text(states);
+        // A new line for people replaces an older one. The other messages must not be lost.
+        if text.starts_with(STATUS) {
+            waiting.retain(|waiting| !waiting.starts_with(STATUS));
+        }
         if waiting.len() == WAITING {
             waiting.pop_front();
         }
-        waiting.push_back(text(states));
+        waiting.push_back(text);
         drop(waiting);
         self.flush();
     }
@@ -223,12 +230,18 @@ mod tests {
         assert_eq!(next(&manager), "READY=1\nSTATUS=idle\n");
         assert_eq!(next(&manager), "WATCHDOG=1\n");
 
-        // Of too many messages, the newest stay.
+        // Many lines for people displace no other message, and the newest of many messages stay.
         while notifier.accepts("WATCHDOG=1\n") {}
+        notifier.ready("idle");
         for at in 0..WAITING + 3 {
             notifier.status(&at.to_string());
         }
-        let waiting = notifier.waiting.lock().expect("one thread");
-        assert_eq!((waiting.len(), waiting[WAITING - 1].as_str()), (WAITING, "STATUS=10\n"));
+        let waiting = || Vec::from(notifier.waiting.lock().expect("one thread").clone());
+        assert_eq!(waiting(), ["READY=1\nSTATUS=idle\n", "STATUS=10\n"]);
+        for _ in 0..WAITING {
+            notifier.reloading();
+            notifier.reloaded();
+        }
+        assert_eq!((waiting().len(), waiting().last().map(String::as_str)), (WAITING, Some("READY=1\n")));
     }
 }

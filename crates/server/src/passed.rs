@@ -15,6 +15,8 @@ use thiserror::Error;
 
 use crate::settings::Listen;
 
+/// The largest number of sockets.
+const MOST: u64 = 1_024;
 /// The permission of all users of the host to connect.
 const OTHERS: u32 = 0o002;
 
@@ -38,6 +40,9 @@ pub enum PassedError {
         /// The mode of the file.
         mode: u32,
     },
+    /// There are too many sockets.
+    #[error("LISTEN_FDS={0}: allowed are up to {MOST} sockets")]
+    Many(u64),
     /// The file of a Unix socket cannot be checked.
     #[error("unix:{}: who may connect is not known: {error}", .path.display())]
     Unknown {
@@ -79,6 +84,7 @@ impl Passed {
     /// # Errors
     /// [`PassedError`].
     pub fn take(is_checked: bool) -> Result<Self, PassedError> {
+        check_count()?;
         let mut sockets = ListenFd::from_env();
         let mut all = Vec::new();
         for at in 0..sockets.len() {
@@ -133,6 +139,12 @@ impl Passed {
     pub(crate) fn into_sockets(self) -> Vec<(Listen, PassedListener)> {
         self.0
     }
+}
+
+/// Checks the number of sockets: room for them is reserved before they are looked at.
+fn check_count() -> Result<(), PassedError> {
+    let count = std::env::var("LISTEN_FDS").ok().and_then(|count| count.parse::<u64>().ok());
+    count.filter(|count| *count > MOST).map_or(Ok(()), |count| Err(PassedError::Many(count)))
 }
 
 /// Checks that not every user of the host may connect to a socket.

@@ -127,11 +127,10 @@ impl Settings {
                 }
             }
         }
-        if let Some(Ok(interval)) = value["interval"].as_str().map(str::parse::<Nanos>)
-            && !(INTERVALS[0]..=INTERVALS[1]).contains(&interval)
-        {
+        let is_allowed = |text: &str| text.parse().is_ok_and(|it: Nanos| (INTERVALS[0]..=INTERVALS[1]).contains(&it));
+        if let Some(interval) = value["interval"].as_str().filter(|text| !is_allowed(text)) {
             let allowed = format!("{} to {}", INTERVALS[0], INTERVALS[1]);
-            let fault = Fault::wrong(interval.to_string(), format!("'{interval}' is out of range"), allowed);
+            let fault = Fault::wrong(interval, format!("'{interval}' is out of range"), allowed);
             faults.push(Fault { path: "interval".to_owned(), ..fault });
         }
         faults.extend(Limits::faults(&value["limits"]));

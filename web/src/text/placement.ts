@@ -31,13 +31,19 @@ export function readPlacement(text: string): Placement {
     }
     const isRejected = (one: Partial<Placement['rejected'][0]> | null) =>
         typeof one?.chain === 'string' && typeof one.reason === 'string';
-    const { chains, rejected = [] } = value ?? {};
+    const chains = value?.chains;
+    const rejected = value?.rejected ?? [];
     const isList = Array.isArray(chains) && Array.isArray(rejected);
     const isUnique = isList && new Set(chains.map((one) => one?.chain)).size === chains.length;
     if (!isUnique || !chains.every(isChain) || !rejected.every(isRejected)) {
         throw new Error('The file has no placement. `forebay place CHAINS --json > FILE` writes one.');
     }
     return { chains, rejected };
+}
+
+/** Returns a name of a file for an error. */
+function short(name: string): string {
+    return name.length > 100 ? `${name.slice(0, 100)}…` : name;
 }
 
 /** Returns whether a value has all that the page shows of a chain. */
@@ -51,7 +57,7 @@ function isChain(chain: Partial<PlacedChain> | null): boolean {
         Array.isArray(chain.seats) &&
         chain.seats.every((seat) => isNumber(seat?.core)) &&
         chain.seats.length >= (chain.form === 'pipelined' ? chain.functions.length : 1) &&
-        (chain.rate_pps === null || isNumber(chain.rate_pps)) &&
+        ((chain.rate_pps ?? null) === null || isNumber(chain.rate_pps)) &&
         isNumber(chain.predicted_pps) &&
         Array.isArray(chain.interval_95_pps) &&
         chain.interval_95_pps.every(isNumber) &&
@@ -66,7 +72,7 @@ export function workersOf(placement: Placement, modules: ReadonlySet<string>, wo
     for (const { chain, form, functions, seats } of placement.chains) {
         functions.forEach(({ module }, at) => {
             if (!modules.has(module)) {
-                throw new Error(`Chain '${chain}': this pipeline has no module '${module}'.`);
+                throw new Error(`Chain '${short(chain)}': this pipeline has no module '${short(module)}'.`);
             }
             // A chain that is split over cores has a core for each function; otherwise each core has a copy of it.
             const cores = form === 'pipelined' ? seats.slice(at, at + 1) : seats;
@@ -74,13 +80,13 @@ export function workersOf(placement: Placement, modules: ReadonlySet<string>, wo
                 const worker = workerOf.get(core);
                 if (worker === undefined) {
                     throw new Error(
-                        `Chain '${chain}': module '${module}' would run on core ${core}, where this pipeline has no ` +
+                        `Chain '${short(chain)}': module '${short(module)}' would run on core ${core}, where this pipeline has no ` +
                             'worker. `forebay place --write FILE --spare` writes a pipeline with workers on all cores.',
                     );
                 }
                 return worker;
             });
-            wanted.set(module, to);
+            wanted.set(module, [...new Set(to)]);
         });
     }
     return wanted;
