@@ -67,7 +67,7 @@ fn the_interval_has_limits() {
         let read = Settings::from_value(&json!({ "interval": text }));
         assert_eq!(read.is_ok(), is_allowed, "{text}");
     }
-    assert_eq!(faults(json!({ "interval": "0s" })), ["interval: '0ns' is out of range: allowed are 250ms to 10s"]);
+    assert_eq!(faults(json!({ "interval": "0s" })), ["interval: '0s' is out of range: allowed are 250ms to 10s"]);
     assert_eq!(Settings::default().interval(), Duration::from_secs(1));
 }
 
