@@ -12,12 +12,16 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 PREFIX ?= /usr/local
-install: rust ## install program, manual pages, completions, units, documentation in PREFIX (/usr/local); DESTDIR is put before it
+# Only files of the system need root. `env`, because sudo removes variables.
+install_as := $(if $(filter 0,$(shell id -u))$(DESTDIR)$(filter $(HOME)/%,$(PREFIX)/),,sudo) env PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)'
+install: rust ## install program, manual pages, completions, units, documentation in PREFIX (/usr/local); DESTDIR is put before it (only the script uses sudo, if needed)
 	cargo build --release -p forebay-cli
-	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install target/release/forebay
+	@scripts/install-debian python3:python3
+	@scripts/third-party-licences
+	@$(install_as) scripts/install target/release/forebay
 
-uninstall: ## remove the files that `make install` with the same PREFIX has installed, but no configuration
-	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install --remove target/release/forebay
+uninstall: ## remove the files that `make install` with the same PREFIX has installed, but no configuration (the script uses sudo, if needed)
+	@$(install_as) scripts/install --remove target/release/forebay
 
 deb: rust ## make a Debian package in target/deb
 	cargo build --release -p forebay-cli
