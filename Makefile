@@ -135,6 +135,8 @@ test-vm: rust ## test ESP and GTP-U with the kernel's implementations, in an emu
 
 test-vm-install: rust ## install, upgrade and remove the Debian package in an emulated Debian (five minutes; the script uses sudo, if not root)
 	RUSTFLAGS='-C target-cpu=x86-64-v2' cargo build --release -p forebay-cli --target-dir target/without-avx2
+	@scripts/install-debian python3:python3
+	scripts/third-party-licences
 	@$(if $(filter 0,$(shell id -u)),,sudo) scripts/test-vm-install
 
 miri: rust ## run the unsafe code of memory, packets, pools and rings in the interpreter Miri (ten minutes)
