@@ -83,8 +83,13 @@ fn an_installation_is_complete_and_can_be_removed() {
     fs::write(&settings, "listen: [\"127.0.0.1:1\"]\n").expect("a writable file");
     install(&[], "/opt/fb", folder.path(), "/root").success();
     assert_eq!(read(&settings), "listen: [\"127.0.0.1:1\"]\n");
+    // Regression: a removal also removed files of others in the same folders.
+    let foreign = ["opt/fb/share/doc/forebay/notes.md", "opt/fb/share/man/man1/forebay-exporter.1"];
+    foreign.iter().for_each(|path| fs::write(at(path), "").expect("a folder of the installation"));
     install(&["--remove"], "/opt/fb", folder.path(), "/root").success();
-    assert_eq!(files(folder.path()), ["etc/forebay/serve.yaml"]);
+    assert_eq!(files(folder.path()), [&["etc/forebay/serve.yaml"][..], &foreign].concat());
+    let again = install(&["--remove"], "/opt/fb", folder.path(), "/root");
+    assert!(again.code == Some(2) && again.err.contains("nothing is installed"), "{}", again.err);
 }
 
 #[test]
@@ -95,8 +100,21 @@ fn an_installation_for_one_user_has_no_units() {
     assert!(all.iter().all(|path| path.starts_with("home/mona/.local/")), "{all:?}");
     assert!(all.iter().any(|path| path == "home/mona/.local/bin/forebay"), "{all:?}");
     assert!(!all.iter().any(|path| path.contains("/lib/")), "{all:?}");
-    let refused = install(&[], "relative", folder.path(), "/root");
-    assert!(refused.code == Some(2) && refused.err.contains("PREFIX must begin with /"), "{}", refused.err);
+    for prefix in ["relative", "/with space", "/with|bar", "/with%n"] {
+        let refused = install(&[], prefix, folder.path(), "/root");
+        assert!(refused.code == Some(2) && refused.err.contains("PREFIX must begin with /"), "{}", refused.err);
+    }
+    assert_eq!(files(folder.path()), all, "nothing was installed");
+}
+
+/// Regression: the program was installed into a folder of its name, and other files before the error.
+#[test]
+fn nothing_is_installed_if_a_folder_is_in_the_way() {
+    let folder = TempDir::new().expect("a folder for the test");
+    fs::create_dir_all(folder.path().join("opt/fb/bin/forebay")).expect("a writable folder");
+    let refused = install(&[], "/opt/fb", folder.path(), "/root");
+    assert!(refused.code == Some(2) && refused.err.contains("bin/forebay is a folder"), "{}", refused.err);
+    assert!(files(folder.path()).is_empty());
 }
 
 /// Also with the settings that are comments.
