@@ -58,8 +58,8 @@ fn limit() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero())
 }
 
-/// The service manager, as the receiver of messages. Sending never waits: if the service manager is busy, messages about
-/// the state are kept, and [`flush`](Self::flush) sends them later. If nobody listens, they are discarded.
+/// The service manager, as the receiver of messages. Sending never waits: if the service manager is busy, messages
+/// about the state are kept, and [`flush`](Self::flush) sends them later. If nobody listens, they are discarded.
 #[derive(Clone, Debug, Default)]
 pub struct Notifier {
     /// `None` if there is no service manager.
