@@ -80,8 +80,8 @@ export function workersOf(placement: Placement, modules: ReadonlySet<string>, wo
                 const worker = workerOf.get(core);
                 if (worker === undefined) {
                     throw new Error(
-                        `Chain '${short(chain)}': module '${short(module)}' would run on core ${core}, where this ` +
-                            'pipeline has no worker. `forebay place --write FILE --spare` writes a pipeline with workers on all cores.',
+                        `Chain '${short(chain)}': module '${short(module)}' would run on core ${core}, where ` +
+                            'this pipeline has no worker. `forebay place --write FILE --spare` writes a pipeline with workers on all cores.',
                     );
                 }
                 return worker;
