@@ -100,6 +100,10 @@ export class Instance {
             return all;
         };
         const { modules, flows, ports } = tick;
+        // Only some calls are timed. A module without a timed call in this second keeps its last figure.
+        const ticks = spread(report.modules.length, modules.index, modules.ticks, 1, NaN);
+        const lastTicks = this.rates?.ticks ?? report.modules.map((module) => module.ticks_per_packet ?? NaN);
+        ticks.forEach((now, index) => Number.isNaN(now) && (ticks[index] = lastTicks[index] ?? NaN));
         const batches = modules.packets.map((packets, at) => packets / Math.max(1, modules.batches[at] ?? 0));
         const [m, f, p] = [report.modules.length, report.flows.length, report.ports.length];
         this.rates = {
@@ -112,7 +116,7 @@ export class Instance {
             pps: spread(m, modules.index, modules.packets),
             batch: spread(m, modules.index, batches, 1),
             drops: spread(m, modules.index, modules.dropped),
-            ticks: spread(m, modules.index, modules.ticks, 1, NaN),
+            ticks,
             flowPps: spread(f, flows.index, flows.packets),
             flowP50: spread(f, flows.index, flows.p50_us, 1, NaN),
             flowDelay: spread(f, flows.index, flows.chosen_us, 1, NaN),
