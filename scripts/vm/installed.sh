@@ -69,7 +69,7 @@ until_true "the server lists edge" is_listed edge
 for unit in forebay-serve forebay@edge; do
     check "$unit is active" has_property "$unit" ActiveState active
     check "$unit is enabled" has_property "$unit" UnitFileState enabled
-    check "$unit has a watchdog" sh -c "systemctl show -P WatchdogUSec $unit | grep -q s"
+    check "$unit has a watchdog" sh -c "! systemctl show -P WatchdogUSec $unit | grep -q infinity"
     until_true "$unit has reported to the watchdog" sh -c "[ \"\$(systemctl show -P WatchdogTimestampMonotonic $unit)\" -gt 0 ]"
     check "$unit has reported its state: $(property "$unit" StatusText)" sh -c "[ -n \"\$(systemctl show -P StatusText $unit)\" ]"
     check "systemd-analyze verify accepts $unit" sh -c "systemd-analyze verify --man=no /usr/lib/systemd/system/${unit%edge}.service 2>&1 | (! grep .)"
