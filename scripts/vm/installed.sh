@@ -41,7 +41,8 @@ sys.exit(not found)' "$1"; }
 # The files of the host, without those that the package manager and the system keep for themselves.
 files() {
     find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /share -o -path /dev \
-        -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log/apt -o -path /var/log/journal \
+        -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log/apt -o -path /var/log/dpkg.log \
+        -o -path /var/log/journal \
         -o -path /var/lib/systemd/deb-systemd-helper-enabled -o -path /var/tmp \) -prune -o -print | sort
 }
 
