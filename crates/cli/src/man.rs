@@ -40,13 +40,12 @@ fn write_page(command: &Command, version: &str, folder: &Path) -> io::Result<()>
 /// Returns the page of a command, in the language of man(7).
 fn page(command: &Command, version: &str) -> io::Result<Vec<u8>> {
     let usage = command.clone().render_usage().to_string();
-    let man = Man::new(command.clone().subcommand_help_heading("COMMANDS"))
-        .source(format!("forebay {version}"))
-        .manual("Forebay");
+    let man = Man::new(command.clone().subcommand_help_heading("COMMANDS"));
     let below = command.get_after_long_help().or_else(|| command.get_after_help());
     let text = Sections::of(&below.map(ToString::to_string).unwrap_or_default());
-    let mut page = Vec::new();
-    man.render_title(&mut page)?;
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    // The third argument is the date. The library would leave out an empty argument, and shift the others.
+    let mut page = format!(".TH \"{name}\" \"{SECTION}\" \"\" \"forebay {version}\" \"Forebay\"\n").into_bytes();
     man.render_name_section(&mut page)?;
     section("SYNOPSIS", |roff| {
         for (at, line) in usage.trim_start_matches("Usage:").lines().map(str::trim).enumerate() {

@@ -229,6 +229,7 @@ fn every_command_has_a_manual_page() {
     assert!(main.contains("\n.SH COMMANDS\n") && main.contains("forebay\\-run(1)"), "{main}");
     assert!(run.contains("\n\\fBforebay run usecase:gw \\-\\-set n=16 \\-\\-duration 20s\\fR\n"), "{run}");
     assert!(run.contains("\n.SH \"EXIT STATUS\"\n.PP\n0 success;"), "{run}");
+    assert!(run.starts_with(".TH \"forebay-run\" \"1\" \"\" \"forebay "), "{run}");
     assert!(lab.contains("forebay lab lean"), "{lab}");
 }
 
