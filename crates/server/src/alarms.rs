@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::Tick;
+use forebay_protocol::decision::UnkeptCause;
 use forebay_protocol::event::{Event, EventName};
 use forebay_protocol::report::UnkeptReport;
 use forebay_units::Nanos;
@@ -20,6 +21,8 @@ use crate::instances::Status;
 
 /// The time for which an alarm of a single event stays active after the last such event.
 const HOLD: Duration = Duration::from_secs(60);
+/// The time for which an objective must be in reach before its alarm ends.
+const SETTLE: Duration = Duration::from_secs(10);
 /// The time for which the alarm of a killed pipeline stays active, if no pipeline of its name starts.
 const KILLED: Duration = Duration::from_secs(3_600);
 
@@ -130,10 +133,9 @@ impl Alarms {
     #[must_use]
     pub fn missed_objectives(&self, instance: &str) -> usize {
         let active = self.lock();
-        let flows = active.keys().filter(|(of, name, _)| {
-            let is_objective = matches!(name, AlarmName::ObjectiveMissed | AlarmName::ObjectiveOutOfReach);
-            of.as_deref() == Some(instance) && is_objective
-        });
+        let flows = active
+            .keys()
+            .filter(|(of, name, _)| of.as_deref() == Some(instance) && *name == AlarmName::ObjectiveMissed);
         flows.map(|(.., flow)| flow).collect::<std::collections::BTreeSet<_>>().len()
     }
 
@@ -181,8 +183,7 @@ impl Alarms {
     }
 
     /// Ends alarms whose time is over.
-    pub(crate) fn look(&self) {
-        let now = Instant::now();
+    pub(crate) fn look(&self, now: Instant) {
         self.clear(|_, active| active.until.is_some_and(|until| until <= now));
     }
 
@@ -246,16 +247,15 @@ impl Alarms {
     /// Begins and ends the alarms of objectives that no trigger keeps: these are all of them.
     pub(crate) fn unkept(&self, instance: &str, unkept: &[UnkeptReport]) {
         let name = AlarmName::ObjectiveOutOfReach;
-        self.clear(|(of, known, flow), _| {
+        for ((of, known, flow), active) in self.lock().iter_mut() {
             let is_unkept = unkept.iter().any(|unkept| unkept.flow == *flow);
-            of.as_deref() == Some(instance) && *known == name && !is_unkept
-        });
+            // The controller decides several times per second, and near the limit its decisions differ.
+            if of.as_deref() == Some(instance) && *known == name && !is_unkept && active.until.is_none() {
+                active.until = Some(Instant::now() + SETTLE);
+            }
+        }
         for unkept in unkept {
-            // To a microsecond: the controller estimates.
-            let time = |micros: f64| Nanos(micros.round() as u64 * 1_000);
-            let (least, objective) = (time(unkept.least_us), time(unkept.slo_us));
-            let cause = format!("the controller expects {least}, and the objective is {objective}");
-            self.raise(Some(instance), name, &unkept.flow, cause, None);
+            self.raise(Some(instance), name, &unkept.flow, cause_of(unkept), None);
         }
     }
 
@@ -288,6 +288,21 @@ impl Alarms {
             _ => {}
         }
     }
+}
+
+/// Returns why no trigger keeps an objective.
+fn cause_of(unkept: &UnkeptReport) -> String {
+    // To a microsecond: the controller estimates.
+    let time = |micros: f64| Nanos(micros.round() as u64 * 1_000);
+    let (takes, objective) = (time(unkept.least_us), time(unkept.slo_us));
+    let why = match unkept.cause {
+        UnkeptCause::Slow => "although none waits for a batch",
+        UnkeptCause::Time => "because a worker has no time for smaller batches",
+        UnkeptCause::Load => "because more packets arrive than a worker has time for, even in the largest batches",
+        UnkeptCause::Stated => "because a trigger is set in the configuration or by hand",
+        UnkeptCause::Share => "and wait in a queue before that, because the flow offers more than its share",
+    };
+    format!("no trigger keeps the objective of {objective}: its packets take {takes}, {why}")
 }
 
 /// Returns the time that a tick covers.

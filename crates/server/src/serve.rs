@@ -11,6 +11,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::access::{self, Tokens};
@@ -194,10 +195,11 @@ async fn run(
     });
     let (replace_tls, tls) = watch::channel(tls);
     let serving = Serving::new(Arc::clone(&shared), api::router(Arc::clone(&shared)), tls);
-    tokio::spawn(Discovery::default().run(Arc::clone(&shared)));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Discovery::default().run(Arc::clone(&shared)));
     for bound in bound {
         shared.log.info("serving", &format!("at {bound}"));
-        tokio::spawn(accept(bound, serving.clone()));
+        tasks.spawn(accept(bound, serving.clone()));
     }
     let helper_ended = wait_for_helper(shared.helper.clone());
     tokio::pin!(helper_ended);
@@ -207,6 +209,8 @@ async fn run(
     loop {
         tokio::select! {
             () = &mut helper_ended => break,
+            // No task returns, so it has panicked. So does the process, and the service manager starts it again.
+            Some(Err(ended)) = tasks.join_next() => std::panic::resume_unwind(ended.into_panic()),
             _ = hangup.recv() => {
                 notifier.reloading();
                 read_again(&shared, &*documents, &replace_tls);

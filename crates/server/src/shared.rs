@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use forebay_host::topology::TopologyReport;
 use tokio::sync::Semaphore;
@@ -105,7 +106,7 @@ impl Shared {
                 self.publish_instance(&instance);
             }
         }
-        self.alarms.look();
+        self.alarms.look(Instant::now());
         self.keep_off_workers();
     }
 

@@ -105,6 +105,32 @@ fn losses_and_objectives_come_from_ticks() {
     found.sort_by_key(|(name, subject)| (advice::severity(*name), subject.clone()));
     assert!(alarms.list()[0].cause.contains(" in the last 0.5 s"), "{:?}", alarms.list());
     assert_eq!(found, expected.map(|(name, subject)| (name, subject.to_owned())));
-    alarms.tick("gw", &Tick { unkept: Some(Vec::new()), ..Tick::default() });
-    assert!(!active(&alarms).iter().any(|(name, _)| *name == AlarmName::ObjectiveOutOfReach));
+}
+
+/// Regression: near its limit, an objective was out of reach and in reach several times per second, and its alarm began
+/// and ended as often.
+#[test]
+fn an_objective_must_be_in_reach_for_some_time_before_its_alarm_ends() {
+    let alarms = Alarms::new(Arc::default());
+    let unkept = |cause| UnkeptReport { flow: "a".to_owned(), least_us: 90.0, slo_us: 50.0, cause };
+    let (start, second) = (Instant::now(), Duration::from_secs(1));
+    let is_active = |seconds: u32| {
+        alarms.look(start + second * seconds);
+        !active(&alarms).is_empty()
+    };
+    alarms.unkept("gw", &[unkept(UnkeptCause::Slow)]);
+    alarms.unkept("gw", &[]);
+    assert!(is_active(9));
+    let since = alarms.list()[0].since_ms;
+    alarms.unkept("gw", &[unkept(UnkeptCause::Load)]);
+    assert!(is_active(99), "it is out of reach again");
+    let [alarm] = &alarms.list()[..] else { panic!("one alarm") };
+    assert_eq!(alarm.since_ms, since);
+    assert_eq!(
+        alarm.cause,
+        "no trigger keeps the objective of 50us: its packets take 90us, because more packets arrive than a worker has \
+         time for, even in the largest batches"
+    );
+    alarms.unkept("gw", &[]);
+    assert!(!is_active(12));
 }
