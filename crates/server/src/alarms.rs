@@ -296,13 +296,17 @@ fn cause_of(unkept: &UnkeptReport) -> String {
     let time = |micros: f64| Nanos(micros.round() as u64 * 1_000);
     let (takes, objective) = (time(unkept.least_us), time(unkept.slo_us));
     let why = match unkept.cause {
-        UnkeptCause::Slow => "although none waits for a batch",
-        UnkeptCause::Time => "because a worker has no time for smaller batches",
-        UnkeptCause::Load => "because more packets arrive than a worker has time for, even in the largest batches",
-        UnkeptCause::Stated => "because a trigger is set in the configuration or by hand",
-        UnkeptCause::Share => "and wait in a queue before that, because the flow offers more than its share",
+        UnkeptCause::Slow => format!("packets that wait for no batch take {takes}"),
+        UnkeptCause::Time => format!("packets take {takes}, and a worker has no time for smaller batches"),
+        UnkeptCause::Load => {
+            format!("packets take {takes}, because more arrive than a worker has time for, even in the largest batches")
+        }
+        UnkeptCause::Stated => format!("packets take {takes}, because the configuration or a user has set a trigger"),
+        UnkeptCause::Share => {
+            format!("packets take {takes} after their queue, and the flow offers more than its share")
+        }
     };
-    format!("no trigger keeps the objective of {objective}: its packets take {takes}, {why}")
+    format!("no trigger keeps the objective of {objective}: {why}")
 }
 
 /// Returns the time that a tick covers.

@@ -1,7 +1,7 @@
 /** The codes of the API in sentences. Those of CHANGES are the sentences of forebay-protocol. */
 
-import type { Change, ShortCause, Unkept } from '../api/types';
-import { delay, share } from './units';
+import type { Change, ShortCause } from '../api/types';
+import { share } from './units';
 
 const CHANGES: Record<string, string> = {
     rule: 'the controller always sets it so',
@@ -13,14 +13,6 @@ const CHANGES: Record<string, string> = {
     recovery: 'a flow takes longer than its objective',
     idle: 'no packets came',
     bare: 'objectives are kept better if no packet waits',
-};
-
-const UNKEPT: Record<string, string> = {
-    slow: 'calls and waits for a turn alone take too long, even if no packet waits for a batch',
-    time: 'smaller batches would overload a worker',
-    load: 'all packets together take more time than a worker has, even in the largest batches',
-    stated: 'the configuration sets a trigger for which packets wait too long',
-    share: 'the flow offers more than its share and is held back',
 };
 
 const MOVES: Record<string, string> = {
@@ -39,12 +31,6 @@ export function changeReason(change: Change, unkept: ReadonlySet<string>): strin
 /** Returns a change of a trigger. A trigger of 0 means that no packet waits. */
 export function changeText(change: Change): string {
     return `trigger of ${change.module}: ${change.from} → ${change.to}`;
-}
-
-/** Returns why no trigger keeps an objective. */
-export function unkeptReason(unkept: Unkept): string {
-    const cause = UNKEPT[unkept.cause] ?? unkept.cause;
-    return `No trigger keeps the objective of ${delay(unkept.slo_us)}: ${cause}.`;
 }
 
 /** Returns why a flow does not get its rate. */

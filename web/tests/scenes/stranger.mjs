@@ -9,10 +9,9 @@ export default async function ({ world, browser }) {
     await world.start({ slow: SLOW, waits: SLOW.replace('optimal', 'max') });
     const page = await browser.open(world, { token: world.tokens.viewer });
     await goToMissed(page, 'slow');
-    await page.getByText(/^No trigger keeps the objective of 100 µs: .+/).waitFor();
     await page.getByText(/^The controller optimal decides every 100 ms from the\s+rates/).waitFor();
     await page.getByText('% are in the module inspect.').waitFor();
-    await page.locator('main', { hasText: /no trigger keeps the objective of 100us: its packets take \d/ }).waitFor();
+    await page.locator('main', { hasText: /no trigger keeps the objective of 100us: packets that wait for no batch take \d/ }).waitFor();
     await picture(page, 'stranger-slow');
 
     await page.getByRole('link', { name: 'Overview' }).click();
