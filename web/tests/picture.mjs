@@ -10,12 +10,12 @@ import { chromium } from 'playwright-core';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const [file = `${root}docs/page.png`, view = 'flows'] = process.argv.slice(2);
-// The demo prints the token only to a terminal: `script` is one.
-const demo = spawn('script', ['-qec', 'scripts/demo 60s', '/dev/null'], { cwd: root });
 const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox'],
 });
+// The demo prints the token only to a terminal: `script` is one.
+const demo = spawn('script', ['-qec', 'scripts/demo 60s', '/dev/null'], { cwd: root });
 try {
     const address = await new Promise((resolve, reject) => {
         let text = '';
@@ -26,7 +26,7 @@ try {
         });
         demo.on('exit', () => reject(new Error(`the demo ended:\n${text}`)));
     });
-    const page = await browser.newPage({ viewport: { width: 1200, height: 900 }, deviceScaleFactor: 1.25 });
+    const page = await browser.newPage({ viewport: { width: 1000, height: 1120 } });
     await page.goto(address);
     await page.locator('tr[data-instance] a').first().waitFor();
     const name = await page.locator('tr[data-instance]').getAttribute('data-instance');
