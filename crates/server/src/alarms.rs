@@ -290,21 +290,15 @@ impl Alarms {
     }
 }
 
-/// Returns why no trigger keeps an objective.
+/// Returns why no trigger keeps an objective, without the delay: the controller's estimate changes with each decision.
 fn cause_of(unkept: &UnkeptReport) -> String {
-    // To a microsecond: the controller estimates.
-    let time = |micros: f64| Nanos(micros.round() as u64 * 1_000);
-    let (takes, objective) = (time(unkept.least_us), time(unkept.slo_us));
+    let objective = Nanos(unkept.slo_us.round() as u64 * 1_000);
     let why = match unkept.cause {
-        UnkeptCause::Slow => format!("packets that wait for no batch take {takes}"),
-        UnkeptCause::Time => format!("packets take {takes}, and a worker has no time for smaller batches"),
-        UnkeptCause::Load => {
-            format!("packets take {takes}, because more arrive than a worker has time for, even in the largest batches")
-        }
-        UnkeptCause::Stated => format!("packets take {takes}, because the configuration or a user has set a trigger"),
-        UnkeptCause::Share => {
-            format!("packets take {takes} after their queue, and the flow offers more than its share")
-        }
+        UnkeptCause::Slow => "calls and waits for a turn take longer, even if no packet waits for a batch",
+        UnkeptCause::Time => "smaller batches would overload a worker",
+        UnkeptCause::Load => "more packets arrive than a worker has time for, even in the largest batches",
+        UnkeptCause::Stated => "the configuration or a user has set a trigger for which packets wait too long",
+        UnkeptCause::Share => "the flow offers more than its share, and is held back",
     };
     format!("no trigger keeps the objective of {objective}: {why}")
 }

@@ -11,7 +11,7 @@ export default async function ({ world, browser }) {
     await goToMissed(page, 'slow');
     await page.getByText(/^The controller optimal decides every 100 ms from the\s+rates/).waitFor();
     await page.getByText('% are in the module inspect.').waitFor();
-    await page.locator('main', { hasText: /no trigger keeps the objective of 100us: packets that wait for no batch take \d/ }).waitFor();
+    await page.locator('main', { hasText: /no trigger keeps the objective of 100us: calls and waits/ }).waitFor();
     await picture(page, 'stranger-slow');
 
     await page.getByRole('link', { name: 'Overview' }).click();
