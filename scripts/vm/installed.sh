@@ -196,6 +196,9 @@ check "only configuration, store, states and logs remain" sh -c "! grep -v -E \
     '^/etc/forebay(/|\$)|^/var/lib/forebay(-run)?(/|\$)|^/var/log/forebay-run(/|\$)|^/etc/systemd/system/multi-user.target.wants/forebay' /root/remain"
 check "the store remains" [ -s /var/lib/forebay/serve.db ]
 check "the pipeline remains" [ -s /etc/forebay/edge.yaml ]
+# Rights that the administrator gave to a unit end, too.
+mkdir -p /etc/systemd/system/forebay@far.service.d
+cp /share/files/rights.conf /etc/systemd/system/forebay@far.service.d/override.conf
 apt-get purge -y forebay
 files | comm -13 /root/before - | grep -v -E '^/(etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|etc/.pwd.lock)$' >/root/remain || true
 sed 's/^/        /' /root/remain

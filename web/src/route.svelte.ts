@@ -1,5 +1,8 @@
 /** The address of a view: `#/`, `#/PIPELINE/VIEW` or `#/PIPELINE/VIEW/SUBJECT`. */
 
+import { access } from './api/access.svelte';
+import { live } from './live/live.svelte';
+
 export const VIEWS = ['flows', 'pipeline', 'modules', 'workers', 'topology', 'configuration', 'history'] as const;
 export type ViewName = (typeof VIEWS)[number];
 
@@ -33,7 +36,10 @@ class Router {
     now = $state.raw<Route>(read());
 
     constructor() {
-        addEventListener('hashchange', () => (this.now = read()));
+        addEventListener('hashchange', () => {
+            if (access.takeFromAddress()) live.restart(true);
+            this.now = read();
+        });
     }
 }
 

@@ -26,6 +26,7 @@ try {
         });
         demo.on('exit', () => reject(new Error(`the demo ended:\n${text}`)));
     });
+    demo.stdin.write('\n');
     const page = await browser.newPage({ viewport: { width: 1000, height: 1120 } });
     await page.goto(address);
     await page.locator('tr[data-instance] a').first().waitFor();

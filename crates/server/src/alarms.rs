@@ -23,6 +23,8 @@ use crate::instances::Status;
 const HOLD: Duration = Duration::from_secs(60);
 /// The time for which an objective must be in reach before its alarm ends.
 const SETTLE: Duration = Duration::from_secs(10);
+/// The least time between two causes of an alarm that are sent to viewers.
+const AGAIN: Duration = Duration::from_secs(10);
 /// The time for which the alarm of a killed pipeline stays active, if no pipeline of its name starts.
 const KILLED: Duration = Duration::from_secs(3_600);
 
@@ -102,6 +104,8 @@ struct Active {
     alarm: Alarm,
     /// When the alarm ends without a further cause; `None` if only its opposite ends it.
     until: Option<Instant>,
+    /// When its cause was last sent to viewers.
+    published: Instant,
 }
 
 impl Alarms {
@@ -146,7 +150,13 @@ impl Alarms {
         let mut active = self.lock();
         if let Some(known) = active.get_mut(&key) {
             known.until = until;
-            known.alarm.cause = cause;
+            if known.alarm.cause != cause {
+                known.alarm.cause = cause;
+                if known.published.elapsed() >= AGAIN {
+                    known.published = Instant::now();
+                    self.publish(&known.alarm, true);
+                }
+            }
             return;
         }
         let alarm = Alarm {
@@ -159,7 +169,7 @@ impl Alarms {
             advice: advice::advice(name).to_owned(),
         };
         self.publish(&alarm, true);
-        active.insert(key, Active { alarm, until });
+        active.insert(key, Active { alarm, until, published: Instant::now() });
     }
 
     /// Ends all alarms for which `ends` is true.
@@ -292,7 +302,7 @@ impl Alarms {
 
 /// Returns why no trigger keeps an objective, without the delay: the controller's estimate changes with each decision.
 fn cause_of(unkept: &UnkeptReport) -> String {
-    let objective = Nanos(unkept.slo_us.round() as u64 * 1_000);
+    let objective = Nanos((unkept.slo_us * 1e3).round() as u64);
     let why = match unkept.cause {
         UnkeptCause::Slow => "calls and waits for a turn take longer, even if no packet waits for a batch",
         UnkeptCause::Time => "smaller batches would overload a worker",

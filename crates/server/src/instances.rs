@@ -93,12 +93,14 @@ impl Instances {
         Some(instance)
     }
 
-    /// Removes a pipeline, unless another one has its name now.
-    pub(crate) fn remove(&self, instance: &Arc<Instance>) {
+    /// Removes a pipeline, unless another one has its name now. Returns whether it was removed.
+    pub(crate) fn remove(&self, instance: &Arc<Instance>) -> bool {
         let mut all = self.lock();
-        if all.get(instance.name()).is_some_and(|other| Arc::ptr_eq(other, instance)) {
+        let is_same = all.get(instance.name()).is_some_and(|other| Arc::ptr_eq(other, instance));
+        if is_same {
             all.remove(instance.name());
         }
+        is_same
     }
 }
 

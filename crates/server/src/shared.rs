@@ -98,6 +98,11 @@ impl Shared {
         self.events.publish(EventKind::Instance, Some(instance.name()), data);
     }
 
+    /// Tells all viewers that a pipeline is no longer listed.
+    pub(crate) fn publish_end(&self, name: &str) {
+        self.events.publish(EventKind::Instance, Some(name), content(name, "overview", &()));
+    }
+
     /// Looks at the pipelines once a second: which are silent, and which cores have workers.
     pub(crate) fn look(&self) {
         for instance in self.instances.list() {

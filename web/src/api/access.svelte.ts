@@ -12,13 +12,17 @@ class Access {
     trouble = $state('');
 
     constructor() {
-        const match = /^#token=([\w-]+)$/.exec(location.hash);
-        if (match?.[1]) {
-            sessionStorage.setItem(KEY, match[1]);
-            // A token in the address would stay in the history of the browser, and in copies of the address.
-            history.replaceState(null, '', `${location.pathname}${location.search}#/`);
-        }
-        this.token = sessionStorage.getItem(KEY) ?? '';
+        if (!this.takeFromAddress()) this.token = sessionStorage.getItem(KEY) ?? '';
+    }
+
+    /** Takes the token of the address, if it has one: `#token=…`. */
+    takeFromAddress(): boolean {
+        const token = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+        if (!token) return false;
+        // A token in the address would stay in the history of the browser, and in copies of the address.
+        history.replaceState(null, '', `${location.pathname}${location.search}#/`);
+        this.set(token);
+        return true;
     }
 
     set(token: string): void {

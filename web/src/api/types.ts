@@ -139,6 +139,7 @@ export interface Packets {
 
 export interface Report {
     pipeline: string;
+    cpu: { tsc_ghz: number };
     duration_s: number;
     packets: Packets;
     modules: ModuleReport[];

@@ -172,12 +172,14 @@ export class Instance {
 
     private addSeries(rates: Rates): void {
         const { at, delay, pps } = this.series;
-        const kept = at.slice(1 - KEPT);
+        const now = Date.now() / 1e3;
+        const first = at.findIndex((time) => time > now - KEPT);
+        const from = first < 0 ? at.length : first;
         const known = (value = NaN) => (Number.isNaN(value) ? null : value);
         const add = (rows: (number | null)[][], values: Float64Array) =>
-            rows.map((row, flow) => [...row.slice(1 - KEPT), known(values[flow])]);
+            rows.map((row, flow) => [...row.slice(from), known(values[flow])]);
         this.series = {
-            at: [...kept, Date.now() / 1e3],
+            at: [...at.slice(from), now],
             delay: add(delay, rates.flowDelay),
             pps: add(pps, rates.flowPps),
         };

@@ -43,7 +43,11 @@ class Live {
 
     /** Connects again, for example with another token. */
     restart(isOtherReader = false): void {
-        if (isOtherReader) this.last = '';
+        if (isOtherReader) {
+            this.last = '';
+            // The other reader may not be allowed to see them.
+            for (const instance of this.instances) instance.decisions = [];
+        }
         this.current?.abort();
         this.current = undefined;
         if (document.hidden) return;
@@ -92,7 +96,10 @@ class Live {
     private take({ type, data }: StreamEvent): void {
         if (type === 'state') this.takeState(data as { instances: Overview[]; alarms: Alarm[]; forebay: string });
         if (type === 'alarm') this.takeAlarm(data as { alarm: Alarm; active: boolean });
-        if (type === 'instance') this.takeOverview((data as { overview: Overview }).overview);
+        if (type === 'instance') {
+            const { instance: name, overview } = data as { instance: string; overview: Overview | null };
+            this.takeOverview(name, overview);
+        }
         const about = data as { instance?: string };
         const instance = about.instance === undefined ? undefined : this.find(about.instance);
         if (!instance) return;
@@ -113,8 +120,13 @@ class Live {
         this.judge();
     }
 
-    private takeOverview(overview: Overview): void {
-        const known = this.find(overview.name);
+    /** Takes the new state of a pipeline. One that ended long ago has none any more. */
+    private takeOverview(name: string, overview: Overview | null): void {
+        const known = this.find(name);
+        if (!overview) {
+            this.instances = this.instances.filter((one) => one !== known);
+            return;
+        }
         if (known) known.restate(overview);
         else this.instances = [...this.instances, new Instance(overview)];
         this.judge();
@@ -122,7 +134,9 @@ class Live {
 
     private takeAlarm({ alarm, active }: { alarm: Alarm; active: boolean }): void {
         const others = this.alarms.filter((known) => keyOf(known) !== keyOf(alarm));
+        const isChange = active !== others.length < this.alarms.length;
         this.alarms = active ? [...others, alarm] : others;
+        if (!isChange) return;
         const about = [alarm.instance, alarm.subject].filter(Boolean).join(', ');
         this.news = `Alarm ${active ? 'began' : 'ended'}: ${words(alarm.alarm)}, ${about}.`;
     }

@@ -10,6 +10,7 @@ export default async function ({ world, browser }) {
     await world.start({ edge: EDGE });
     await withoutToken(world, browser);
     await withWrongToken(world, browser);
+    await withTokenInAddress(world, browser);
     for (const [role, rank] of [['viewer', 1], ['operator', 2], ['admin', 3]]) {
         await withRole(world, browser, role, rank);
     }
@@ -42,6 +43,17 @@ async function withWrongToken(world, browser) {
     await page.getByText('Token refused', { exact: true }).waitFor();
     await page.getByRole('button', { name: 'Remove the token' }).click();
     await page.locator('tr[data-instance=edge]', { hasText: 'pps' }).waitFor();
+}
+
+/** A token in the address of a page that is open already is used, and shown nowhere. */
+async function withTokenInAddress(world, browser) {
+    const page = await browser.open(world, { token: `forebay_${'0'.repeat(64)}`, expected: /status of 401/ });
+    await page.getByText('Token refused', { exact: true }).waitFor();
+    await page.getByRole('textbox', { name: 'Token' }).waitFor();
+    await page.evaluate((token) => (location.hash = `#token=${token}`), world.tokens.viewer);
+    await page.getByText('Role: viewer', { exact: true }).waitFor();
+    const shown = await page.evaluate(() => document.documentElement.outerHTML + document.title + location.href);
+    assert.ok(!shown.includes(world.tokens.viewer), 'the token is shown');
 }
 
 async function withRole(world, browser, role, rank) {

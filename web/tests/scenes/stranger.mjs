@@ -10,7 +10,7 @@ export default async function ({ world, browser }) {
     const page = await browser.open(world, { token: world.tokens.viewer });
     await goToMissed(page, 'slow');
     await page.getByText(/^The controller optimal decides every 100 ms from the\s+rates/).waitFor();
-    await page.getByText('% are in the module inspect.').waitFor();
+    await page.getByText(/% of this time is in the\s+module inspect\./).waitFor();
     await page.locator('main', { hasText: /no trigger keeps the objective of 100us: calls and waits/ }).waitFor();
     await picture(page, 'stranger-slow');
 

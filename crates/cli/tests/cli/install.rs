@@ -135,7 +135,7 @@ fn the_installed_settings_of_the_server_are_valid() {
     }
 }
 
-/// `systemd-analyze` accepts the units, and rates their rights. The rating is in docs/install.md and SECURITY.md.
+/// `systemd-analyze` accepts the units, and rates their rights. SECURITY.md has the ratings.
 #[test]
 fn the_units_are_valid_and_have_few_rights() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {

@@ -159,7 +159,9 @@ impl Discovery {
         }
         for instance in shared.instances.list() {
             if instance.ended().is_some_and(|(_, at)| at.elapsed() > REMEMBER) {
-                shared.instances.remove(&instance);
+                if shared.instances.remove(&instance) {
+                    shared.publish_end(instance.name());
+                }
             }
         }
         shared.look();
