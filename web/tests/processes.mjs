@@ -81,13 +81,10 @@ async function freePort() {
 /** A process that ends with this one, even if this one is killed. */
 class Process {
     constructor(command, args, environment) {
-        // Everybody may connect to the sockets: the HTTP process may belong to another user.
-        const mask = process.umask(0);
         this.child = spawn('setpriv', ['--pdeathsig', 'KILL', command, ...args], {
             env: { ...process.env, ...environment },
             stdio: ['ignore', 'ignore', 'pipe'],
         });
-        process.umask(mask);
         this.log = [];
         this.ended = new Promise((resolve) => this.child.once('close', resolve));
     }
