@@ -10,14 +10,15 @@ export default async function ({ world, browser }) {
     const page = await browser.open(world, { token: world.tokens.viewer });
     await goToMissed(page, 'slow');
     await page.getByText(/^The controller optimal decides every 100 ms from the\s+rates/).waitFor();
-    await page.getByText(/% of this time is in the\s+module inspect\./).waitFor();
+    const costs = /more than its objective\.\s+\d+ % of this time is in the\s+module inspect\./;
+    await page.locator('main p', { hasText: costs }).waitFor();
     await page.locator('main', { hasText: /no trigger keeps the objective of 100us: calls and waits/ }).waitFor();
     await picture(page, 'stranger-slow');
 
     await page.getByRole('link', { name: 'Overview' }).click();
     await goToMissed(page, 'waits');
     // What the controller did: in words below the chart, and in the table of its decisions.
-    const last = /The last one: trigger of (\w+): 0 → 32\. Its reason: the controller always sets it so\./;
+    const last = /The last one for this flow: trigger of (\w+): 0 → 32\. Its reason: the controller always sets it so\./;
     const sentence = page.locator('main p', { hasText: last });
     await sentence.waitFor();
     const [, module] = last.exec(await sentence.innerText());

@@ -30,8 +30,8 @@ pub(super) fn advice(name: AlarmName) -> &'static str {
              the flow a larger objective"
         }
         AlarmName::ObjectiveOutOfReach => {
-            "state a larger objective, make the costliest module of the flow cheaper (the view of the flow names it), \
-             move modules to another worker (`forebay place`), or lower the rate"
+            "state a larger objective, make the costliest module of the flow cheaper, move modules to another worker \
+             (`forebay place`), or lower the rate"
         }
         AlarmName::PacketsLost => {
             "`forebay show workers` shows which worker is overloaded; add a worker, or lower the rate"
