@@ -77,11 +77,17 @@ fn an_installation_is_complete_and_can_be_removed() {
         let text = read(at("opt/fb/lib/systemd/system").join(unit));
         assert!(text.contains("\nExecStart=/opt/fb/bin/forebay ") && !text.contains("/usr/bin/forebay"), "{text}");
     }
-    // A further installation keeps settings. Removal keeps only them.
+    // A further installation removes files that only the earlier version had, and keeps settings. Removal keeps only
+    // the settings.
+    let old = "opt/fb/share/man/man1/forebay-gone.1";
+    let list = documents.join("installed-files");
+    fs::write(at(old), "").expect("a folder of the installation");
+    fs::write(&list, format!("/{old}\n{}", read(&list))).expect("a writable file");
     let settings = at("etc/forebay/serve.yaml");
     assert_eq!(read(&settings), read(root().join("deploy/serve.yaml")));
     fs::write(&settings, "listen: [\"127.0.0.1:1\"]\n").expect("a writable file");
     install(&[], "/opt/fb", folder.path(), "/root").success();
+    assert!(!at(old).exists(), "a file of the earlier version stays");
     assert_eq!(read(&settings), "listen: [\"127.0.0.1:1\"]\n");
     // Regression: a removal also removed files of others in the same folders.
     let foreign = ["opt/fb/share/doc/forebay/notes.md", "opt/fb/share/man/man1/forebay-exporter.1"];
