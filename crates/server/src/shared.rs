@@ -98,7 +98,7 @@ impl Shared {
         self.events.publish(EventKind::Instance, Some(instance.name()), data);
     }
 
-    /// Tells all viewers that a pipeline is no longer listed.
+    /// Sends all viewers the event that a pipeline is no longer listed.
     pub(crate) fn publish_end(&self, name: &str) {
         self.events.publish(EventKind::Instance, Some(name), content(name, "overview", &()));
     }

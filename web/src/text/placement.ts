@@ -81,7 +81,8 @@ export function workersOf(placement: Placement, modules: ReadonlySet<string>, wo
                 if (worker === undefined) {
                     throw new Error(
                         `Chain '${short(chain)}': module '${short(module)}' would run on core ${core}, where ` +
-                            'this pipeline has no worker. `forebay place --write FILE --spare` writes a pipeline with workers on all cores.',
+                            'this pipeline has no worker. `forebay place --write FILE --spare` writes a pipeline ' +
+                            'with workers on all cores.',
                     );
                 }
                 return worker;
