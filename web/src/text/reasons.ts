@@ -20,12 +20,10 @@ const MOVES: Record<string, string> = {
     together: 'all flows keep their objectives again with all modules on one worker',
 };
 
-/** Returns why a trigger changed. `unkept` has the flows whose objectives no trigger keeps. */
-export function changeReason(change: Change, unkept: ReadonlySet<string>): string {
+/** Returns why a trigger changed. */
+export function changeReason(change: Change): string {
     const reason = CHANGES[change.why] ?? change.why;
-    if (!change.flow) return reason;
-    const limit = unkept.has(change.flow) ? ', whose objective no trigger keeps' : '';
-    return `${reason} (flow ${change.flow}${limit})`;
+    return change.flow ? `${reason} (flow ${change.flow})` : reason;
 }
 
 /** Returns a change of a trigger. A trigger of 0 means that no packet waits. */
