@@ -158,10 +158,9 @@ impl Discovery {
             }
         }
         for instance in shared.instances.list() {
-            if instance.ended().is_some_and(|(_, at)| at.elapsed() > REMEMBER) {
-                if shared.instances.remove(&instance) {
-                    shared.publish_end(instance.name());
-                }
+            let is_old = instance.ended().is_some_and(|(_, at)| at.elapsed() > REMEMBER);
+            if is_old && shared.instances.remove(&instance) {
+                shared.publish_end(instance.name());
             }
         }
         shared.look();
