@@ -1,6 +1,6 @@
 // Makes docs/page.png: the view "flows" of the demo, 25 seconds after its start.
 //
-// usage: node web/tests/picture.mjs [FILE] [VIEW]      VIEW: flows by default
+// usage: node web/tests/picture.mjs [FILE]
 //
 // FOREBAY is the program, by default target/release/forebay (`make demo` builds it).
 
@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const [file = `${root}docs/page.png`, view = 'flows'] = process.argv.slice(2);
+const [file = `${root}docs/page.png`] = process.argv.slice(2);
 const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox'],
@@ -31,7 +31,7 @@ try {
     await page.goto(address);
     await page.locator('tr[data-instance] a').first().waitFor();
     const name = await page.locator('tr[data-instance]').getAttribute('data-instance');
-    await page.evaluate((hash) => (location.hash = hash), `#/${encodeURIComponent(name)}/${view}`);
+    await page.evaluate((hash) => (location.hash = hash), `#/${encodeURIComponent(name)}/flows`);
     await page.waitForTimeout(25_000);
     await page.screenshot({ path: file });
 } finally {

@@ -3,7 +3,7 @@
 use forebay_control::Settings;
 use forebay_measure::{Clock, Distribution, Histogram, Tsc};
 use forebay_protocol::{
-    Decision, Layout, ShortCause, ShortFlow, Snapshot, TriggerChange,
+    Decision, Layout, ShortCause, ShortFlow, Snapshot, TriggerChange, UnkeptCause, UnkeptObjective,
     report::{ChangeReport, ControlReport, MoveReport, ShortCauseReport, ShortReport, UnkeptReport},
 };
 use forebay_units::Ticks;
@@ -81,15 +81,25 @@ impl DecisionSummary {
             }
         }
         report.unkept.clear();
-        report.unkept.extend(actions.unkept.iter().map(|unkept| UnkeptReport {
-            flow: layout.flows[unkept.flow].name.clone(),
-            least_us: unkept.least_s * 1e6,
-            slo_us: unkept.slo_s * 1e6,
-            cause: unkept.cause,
+        let guard = report.guard;
+        report.unkept.extend(actions.unkept.iter().filter(|unkept| is_beyond(unkept, guard)).map(|unkept| {
+            UnkeptReport {
+                flow: layout.flows[unkept.flow].name.clone(),
+                least_us: unkept.least_s * 1e6,
+                slo_us: unkept.slo_s * 1e6,
+                cause: unkept.cause,
+            }
         }));
         report.short.clear();
         report.short.extend(actions.short.iter().map(|short| short_report(layout, short)));
     }
+}
+
+/// Returns whether the controller's estimate exceeds the objective without its reserve. If the machine ran other work,
+/// packets were late in the period although triggers can keep the objective. The estimate for a flow that is held back
+/// excludes its queue.
+fn is_beyond(unkept: &UnkeptObjective, guard: f64) -> bool {
+    unkept.cause == UnkeptCause::Share || unkept.least_s > (1.0 - guard) * unkept.slo_s
 }
 
 fn change_report(layout: &Layout, at_s: f64, change: &TriggerChange) -> ChangeReport {
@@ -118,5 +128,27 @@ fn short_report(layout: &Layout, short: &ShortFlow) -> ShortReport {
             }
             ShortCause::Held { module } => ShortCauseReport::Held { module: module_name(module) },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: after a stall of the machine, an objective of 1 ms was reported as kept by no trigger, with an
+    /// estimate of 174 us.
+    #[test]
+    fn an_objective_that_the_estimate_keeps_is_not_reported() {
+        let is_reported = |least_us: f64, cause| {
+            let unkept = UnkeptObjective { flow: 0, least_s: least_us * 1e-6, slo_s: 1e-3, cause };
+            is_beyond(&unkept, 0.05)
+        };
+        for cause in [UnkeptCause::Slow, UnkeptCause::Time, UnkeptCause::Load, UnkeptCause::Stated] {
+            assert_eq!(
+                [174.0, 949.0, 951.0, 2e3].map(|least_us| is_reported(least_us, cause)),
+                [false, false, true, true]
+            );
+        }
+        assert!(is_reported(174.0, UnkeptCause::Share));
     }
 }

@@ -23,7 +23,8 @@ use crate::instances::Status;
 const HOLD: Duration = Duration::from_secs(60);
 /// The time for which an objective must be in reach before its alarm ends.
 const SETTLE: Duration = Duration::from_secs(10);
-/// The least time between two causes of an alarm that are sent to viewers.
+/// The least time between two causes of an alarm that are sent to viewers: many causes have a count that changes each
+/// second.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The time for which the alarm of a killed pipeline stays active, if no pipeline of its name starts.
 const KILLED: Duration = Duration::from_secs(3_600);
@@ -104,8 +105,10 @@ struct Active {
     alarm: Alarm,
     /// When the alarm ends without a further cause; `None` if only its opposite ends it.
     until: Option<Instant>,
-    /// When its cause was last sent to viewers.
-    published: Instant,
+    /// Whether viewers have its present cause.
+    is_sent: bool,
+    /// When it was last sent to viewers.
+    sent: Instant,
 }
 
 impl Alarms {
@@ -136,11 +139,8 @@ impl Alarms {
     /// Returns the number of flows of a pipeline that miss their objective.
     #[must_use]
     pub fn missed_objectives(&self, instance: &str) -> usize {
-        let active = self.lock();
-        let flows = active
-            .keys()
-            .filter(|(of, name, _)| of.as_deref() == Some(instance) && *name == AlarmName::ObjectiveMissed);
-        flows.map(|(.., flow)| flow).collect::<std::collections::BTreeSet<_>>().len()
+        let is_missed = |(of, name, _): &&Key| of.as_deref() == Some(instance) && *name == AlarmName::ObjectiveMissed;
+        self.lock().keys().filter(is_missed).count()
     }
 
     /// Begins an alarm, or continues it with another cause.
@@ -150,13 +150,8 @@ impl Alarms {
         let mut active = self.lock();
         if let Some(known) = active.get_mut(&key) {
             known.until = until;
-            if known.alarm.cause != cause {
-                known.alarm.cause = cause;
-                if known.published.elapsed() >= AGAIN {
-                    known.published = Instant::now();
-                    self.publish(&known.alarm, true);
-                }
-            }
+            known.is_sent &= known.alarm.cause == cause;
+            known.alarm.cause = cause;
             return;
         }
         let alarm = Alarm {
@@ -169,7 +164,7 @@ impl Alarms {
             advice: advice::advice(name).to_owned(),
         };
         self.publish(&alarm, true);
-        active.insert(key, Active { alarm, until, published: Instant::now() });
+        active.insert(key, Active { alarm, until, is_sent: true, sent: Instant::now() });
     }
 
     /// Ends all alarms for which `ends` is true.
@@ -192,9 +187,13 @@ impl Alarms {
         self.clear(|(of, known, about), _| of.as_deref() == instance && *known == name && about == subject);
     }
 
-    /// Ends alarms whose time is over.
+    /// Ends alarms whose time is over, and sends changed causes.
     pub(crate) fn look(&self, now: Instant) {
         self.clear(|_, active| active.until.is_some_and(|until| until <= now));
+        for active in self.lock().values_mut().filter(|active| !active.is_sent && now >= active.sent + AGAIN) {
+            self.publish(&active.alarm, true);
+            (active.is_sent, active.sent) = (true, now);
+        }
     }
 
     /// Begins or ends the alarm of a pipeline that has sent nothing for `silence`. Returns whether that is a change.

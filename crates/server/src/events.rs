@@ -22,7 +22,7 @@ const KEPT: usize = 512;
 pub enum EventKind {
     /// A pipeline was found, has become silent, sends again, or has ended.
     Instance,
-    /// An alarm began, or ended.
+    /// An alarm began, has another cause, or ended.
     Alarm,
     /// A pipeline has recorded an event.
     Event,

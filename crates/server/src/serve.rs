@@ -209,7 +209,7 @@ async fn run(
     loop {
         tokio::select! {
             () = &mut helper_ended => break,
-            // No task returns, so it has panicked. So does the process, and the service manager starts it again.
+            // Tasks end only by a panic. It then ends the process, too, which the service manager starts again.
             Some(Err(ended)) = tasks.join_next() => std::panic::resume_unwind(ended.into_panic()),
             _ = hangup.recv() => {
                 notifier.reloading();

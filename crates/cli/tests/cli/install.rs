@@ -101,10 +101,10 @@ fn an_installation_is_complete_and_can_be_removed() {
 #[test]
 fn an_installation_for_one_user_has_no_units() {
     let folder = TempDir::new().expect("a folder for the test");
-    install(&[], "/home/mona/.local", folder.path(), "/home/mona").success();
+    install(&[], "/home/user/.local", folder.path(), "/home/user").success();
     let all = files(folder.path());
-    assert!(all.iter().all(|path| path.starts_with("home/mona/.local/")), "{all:?}");
-    assert!(all.iter().any(|path| path == "home/mona/.local/bin/forebay"), "{all:?}");
+    assert!(all.iter().all(|path| path.starts_with("home/user/.local/")), "{all:?}");
+    assert!(all.iter().any(|path| path == "home/user/.local/bin/forebay"), "{all:?}");
     assert!(!all.iter().any(|path| path.contains("/lib/")), "{all:?}");
     for prefix in ["relative", "/with space", "/with|bar", "/with%n"] {
         let refused = install(&[], prefix, folder.path(), "/root");

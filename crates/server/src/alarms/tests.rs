@@ -134,3 +134,30 @@ fn an_objective_must_be_in_reach_for_some_time_before_its_alarm_ends() {
     alarms.unkept("gw", &[]);
     assert!(!is_active(12));
 }
+
+/// Regression: viewers kept the first cause of an alarm, for example a count of dropped packets, for as long as the
+/// alarm was active.
+#[test]
+fn a_changed_cause_is_sent_to_viewers_at_intervals() {
+    let events: Arc<Events> = Arc::default();
+    let (mut queue, _) = events.subscribe();
+    let alarms = Alarms::new(events);
+    let mut sent = || -> Vec<String> {
+        let data = std::iter::from_fn(|| queue.try_recv().ok()).map(|event| event.data.clone());
+        data.map(|data| serde_json::from_str::<Value>(&data).expect("JSON")["alarm"]["cause"].to_string()).collect()
+    };
+    let lose = |count| alarms.tick("gw", &Tick { lost: count, interval_s: 1.0, ..Tick::default() });
+    lose(1);
+    let [cause] = &sent()[..] else { panic!("one event") };
+    assert!(cause.contains(" 1 packets"), "{cause}");
+    lose(2);
+    let start = Instant::now();
+    alarms.look(start);
+    assert!(sent().is_empty(), "too soon");
+    lose(3);
+    alarms.look(start + AGAIN);
+    let [cause] = &sent()[..] else { panic!("one event") };
+    assert!(cause.contains(" 3 packets"), "{cause}");
+    alarms.look(start + AGAIN * 2);
+    assert!(sent().is_empty(), "viewers have it already");
+}
