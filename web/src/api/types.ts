@@ -45,13 +45,6 @@ export interface Change {
     flow?: string | null;
 }
 
-export interface Unkept {
-    flow: string;
-    least_us: number;
-    slo_us: number;
-    cause: string;
-}
-
 export type ShortCause =
     | { time: { worker: number; load: number } }
     | { together: { with: string; module: string } }
@@ -63,7 +56,6 @@ export interface Control {
     periods: number;
     violated: number;
     changes: Change[];
-    unkept: Unkept[];
     short?: { flow: string; rate_pps: number; min_rate_pps: number; cause: ShortCause }[];
     moves?: { at_s: number; modules: string[]; from: number; to: number; why: string; flow?: string }[];
     unmoved?: string;
@@ -173,7 +165,6 @@ export interface Tick {
     ports: { index: number[]; received: number[]; sent: number[]; dropped: number[]; failed: number[] };
     busy: number[];
     settings?: { index: number; trigger: number; hold_us: number | null; weight: number | null }[];
-    unkept?: Unkept[];
 }
 
 export interface Graph {

@@ -1,6 +1,6 @@
 /** A pipeline as the stream shows it: its counters in the last second, and the delays of its flows. */
 
-import type { Change, Overview, PipelineEvent, Report, Tick, Unkept } from '../api/types';
+import type { Change, Overview, PipelineEvent, Report, Tick } from '../api/types';
 
 /** The seconds of delays that are kept. */
 const KEPT = 600;
@@ -49,7 +49,6 @@ export class Instance {
     rates = $state.raw<Rates | undefined>();
     settings = $state.raw<Setting[]>([]);
     drops = $state.raw<Record<string, number>>({});
-    unkept = $state.raw<Unkept[]>([]);
     series = $state.raw<Series>({ at: [], delay: [], pps: [] });
     decisions = $state.raw<Change[]>([]);
     events = $state.raw<PipelineEvent[]>([]);
@@ -80,7 +79,6 @@ export class Instance {
         this.report = report;
         this.settings = report.modules.map(({ trigger, hold_us, weight }) => ({ trigger, hold_us, weight }));
         this.drops = { ...report.packets.dropped };
-        this.unkept = report.control?.unkept ?? [];
         this.rates = undefined;
         this.generation += 1;
     }
@@ -167,7 +165,6 @@ export class Instance {
             for (const { index, ...setting } of tick.settings) settings[index] = setting;
             this.settings = settings;
         }
-        if (tick.unkept) this.unkept = tick.unkept;
     }
 
     private addSeries(rates: Rates): void {
