@@ -134,9 +134,10 @@ class Live {
 
     private takeAlarm({ alarm, active }: { alarm: Alarm; active: boolean }): void {
         const others = this.alarms.filter((known) => keyOf(known) !== keyOf(alarm));
-        const isChange = active !== others.length < this.alarms.length;
+        const wasActive = others.length < this.alarms.length;
         this.alarms = active ? [...others, alarm] : others;
-        if (!isChange) return;
+        // Only its cause has changed.
+        if (active === wasActive) return;
         const about = [alarm.instance, alarm.subject].filter(Boolean).join(', ');
         this.news = `Alarm ${active ? 'began' : 'ended'}: ${words(alarm.alarm)}, ${about}.`;
     }
