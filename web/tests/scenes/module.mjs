@@ -1,4 +1,4 @@
-// A table is changed in the page and read back, and a trigger is set.
+// A table is changed in the page and read back, a trigger is set, and a reload changes the table.
 
 import assert from 'node:assert/strict';
 import { EDGE, until } from '../processes.mjs';
@@ -40,4 +40,8 @@ export default async function ({ world, browser }) {
     await page.getByRole('button', { name: 'Set', exact: true }).click();
     await page.getByRole('alert').waitFor();
     assert.equal(await trigger(), 8, 'a value that is no number changes nothing');
+
+    // Regression: after a reload, the page showed the table of before.
+    await world.change('edge', '10.0.0.0/8 1', '10.0.0.0/9 1');
+    await entries.filter({ hasText: '10.0.0.0/9 1' }).waitFor();
 }
